@@ -1,0 +1,34 @@
+"""File -> pixels: open pictures safely, fit them to a network's canvas, read them ahead."""
+
+from __future__ import annotations
+
+from piaa.images.listing import list_images
+from piaa.images.opening import MAX_PIXELS, ImageSource, open_image
+from piaa.images.placement import Placement
+from piaa.images.preprocessing import (
+    CLIP_MEAN,
+    CLIP_STD,
+    Preprocessing,
+    as_image_size,
+    fit_pixels,
+    normalize_pixels,
+    preprocess,
+)
+from piaa.images.reader import PixelBatch, read_batches
+
+__all__ = [
+    "CLIP_MEAN",
+    "CLIP_STD",
+    "MAX_PIXELS",
+    "ImageSource",
+    "PixelBatch",
+    "Placement",
+    "Preprocessing",
+    "as_image_size",
+    "fit_pixels",
+    "list_images",
+    "normalize_pixels",
+    "open_image",
+    "preprocess",
+    "read_batches",
+]
