@@ -1,0 +1,1 @@
+"""Pixels and words -> features: frozen encoders and their front-ends."""

@@ -1,0 +1,44 @@
+"""Small models that many tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from safetensors.torch import save_file
+
+import piaa
+from piaa.encoders.clip import ClipEncoder
+from recipe import clip_checkpoint, eva_checkpoint
+
+# The models here are small: one thread is as fast as two, and does not stall on a busy machine.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def clip_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recorded CLIP (seed 7) as a file in OpenAI's layout."""
+    path = tmp_path_factory.mktemp("clip") / "clip.safetensors"
+    save_file(clip_checkpoint(7), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def eva_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recorded EVA-02-CLIP (seed 21) as a file in open_clip's layout."""
+    path = tmp_path_factory.mktemp("eva") / "eva.safetensors"
+    save_file(eva_checkpoint(21), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def load(clip_file: Path, eva_file: Path) -> Callable[..., ClipEncoder]:
+    """load("clip" | "eva", **options) -> the recorded model as an encoder."""
+
+    def load(family: str, **options: object) -> ClipEncoder:
+        if family == "clip":
+            return piaa.load_encoder(weights=clip_file, activation="quick_gelu", **options)
+        return piaa.load_encoder(weights=eva_file, **options)
+
+    return load
