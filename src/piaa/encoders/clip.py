@@ -1,0 +1,196 @@
+"""The encoder people hold: a frozen CLIP-like model with a front-end and its preprocessing."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from threading import Lock
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor, nn
+
+from piaa.encoders.architecture import Architecture
+from piaa.encoders.base import EncoderSpec, ImageFeatures
+from piaa.encoders.eva import eva_vision_tower
+from piaa.encoders.frontends.base import Frontend
+from piaa.encoders.text import TextTower
+from piaa.encoders.tokenizer import ClipTokenizer
+from piaa.encoders.vit import Mlp, VisionTower, clip_vision_tower
+from piaa.errors import InputError
+from piaa.images import ImageSource, read_batches
+
+# Prompts whose vectors are kept; at 768 numbers each this is at most 200 MB.
+TEXT_CACHE = 65_536
+TEXT_BATCH = 256
+CPU_BATCH, GPU_BATCH = 8, 64
+
+
+class ClipModel(nn.Module):
+    """Image and text tower of one architecture, parameters not yet filled."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        eva = architecture.family == "eva02"
+        self.vision: VisionTower = (eva_vision_tower if eva else clip_vision_tower)(architecture)
+        self.text = TextTower(architecture)
+
+    def prepare(self) -> None:
+        """Make freshly loaded weights ready for inference."""
+        self.requires_grad_(False)
+        for module in self.modules():
+            if isinstance(module, Mlp):
+                module.fold_quick_gelu()
+
+
+class ClipEncoder:
+    """Frozen CLIP or EVA-02-CLIP with one of the front-ends. Made by `piaa.load_encoder`."""
+
+    def __init__(
+        self,
+        model: ClipModel,
+        *,
+        architecture: Architecture,
+        frontend: Frontend,
+        spec: EncoderSpec,
+        source: str,
+        logit_scale: float | None,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self._model = model.to(device=device, dtype=dtype).eval()
+        self._dtype = dtype
+        self._tokenizer = ClipTokenizer(architecture.context_length)
+        self._text_cache: OrderedDict[str, Tensor] = OrderedDict()
+        self._text_lock = Lock()
+        self.architecture = architecture
+        self.frontend = frontend
+        self.spec = spec
+        self.source = source
+        self.logit_scale = logit_scale
+        self.device = device
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self.spec.name} ({self.architecture.describe()}) "
+            f"frontend={self.spec.frontend} on {self.device}, {self.spec.precision}>"
+        )
+
+    @property
+    def dim(self) -> int:
+        """Length D of every vector."""
+        return self.architecture.embed_dim
+
+    def encode_images(
+        self, images: Iterable[ImageSource], *, batch_size: int | None = None
+    ) -> ImageFeatures:
+        """Features of pictures: paths, PIL images or uint8 arrays (H, W, 3), in order.
+
+        The first picture that cannot be read raises an `ImageError` that names it.
+        """
+        if isinstance(images, str | os.PathLike | Image.Image | np.ndarray):
+            images = [images]
+        parts = list(self.stream_images(images, batch_size=batch_size))
+        if not parts:
+            raise InputError("There are no images to encode: the list is empty.")
+        return ImageFeatures.concatenate(parts)
+
+    def stream_images(
+        self, images: Iterable[ImageSource], *, batch_size: int | None = None
+    ) -> Iterator[ImageFeatures]:
+        """The same batch by batch, for collections that do not fit in memory.
+
+        Pictures are decoded ahead in threads while a batch is encoded.
+        """
+        size = batch_size if batch_size is not None else self.default_batch_size
+        for batch in read_batches(images, self.spec.preprocessing, batch_size=size):
+            cls, patches, grid = self._encode(batch.pixels)
+            yield ImageFeatures(cls, patches, grid, batch.placements)
+
+    @property
+    def default_batch_size(self) -> int:
+        return CPU_BATCH if self.device.type == "cpu" else GPU_BATCH
+
+    def encode_pixels(self, pixels: Tensor) -> ImageFeatures:
+        """Features of pixel tensors (B, 3, H, W), floating point and already normalized.
+
+        H and W may be any multiples of the patch size.
+        """
+        self._check_pixels(pixels)
+        parts = [self._encode(chunk) for chunk in torch.split(pixels, self.default_batch_size)]
+        return ImageFeatures.concatenate([ImageFeatures(*part) for part in parts])
+
+    def encode_text(self, texts: Sequence[str]) -> Tensor:
+        """Unit vectors (N, D) float32 of texts. A text is encoded once and remembered."""
+        tokens = self._tokenizer(texts)  # also checks the texts
+        with self._text_lock:
+            new = {text: row for row, text in enumerate(texts) if text not in self._text_cache}
+            if new:
+                vectors = self.encode_tokens(tokens[list(new.values())])
+                self._text_cache.update(zip(new, vectors, strict=True))
+            for text in texts:
+                self._text_cache.move_to_end(text)
+            vectors = torch.stack([self._text_cache[text] for text in texts])
+            while len(self._text_cache) > TEXT_CACHE:
+                self._text_cache.popitem(last=False)
+        return vectors
+
+    def encode_tokens(self, token_ids: Tensor) -> Tensor:
+        """Unit vectors (N, D) float32 of token ids (N, context length) int64."""
+        self._check_tokens(token_ids)
+        with torch.no_grad():
+            parts = [
+                F.normalize(self._model.text(chunk.to(self.device)).float(), dim=-1)
+                for chunk in torch.split(token_ids, TEXT_BATCH)
+            ]
+        return torch.cat(parts)
+
+    @torch.no_grad()
+    def _encode(self, pixels: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
+        on_device = pixels.to(device=self.device, dtype=self._dtype, non_blocking=True)
+        cls, patches, grid = self._model.vision(on_device.contiguous(), self.frontend)
+        return F.normalize(cls.float(), dim=-1), F.normalize(patches.float(), dim=-1), grid
+
+    def _check_pixels(self, pixels: Tensor) -> None:
+        patch = self.architecture.patch
+        if not isinstance(pixels, Tensor):
+            raise InputError(f"Pixels must be a torch tensor, not {type(pixels).__name__}.")
+        if pixels.dim() != 4 or pixels.shape[1] != 3 or 0 in pixels.shape:
+            raise InputError(
+                f"Pixels must have shape (B, 3, H, W) with at least one image, not "
+                f"{tuple(pixels.shape)}."
+            )
+        if not pixels.is_floating_point():
+            raise InputError(
+                f"Pixels must be floating point and normalized, not {pixels.dtype}. For uint8 "
+                "pictures use encode_images, which normalizes them."
+            )
+        height, width = pixels.shape[2:]
+        if height % patch or width % patch:
+            near = [max(patch, round(side / patch) * patch) for side in (height, width)]
+            raise InputError(
+                f"Pixels of {height} x {width} do not divide into patches of {patch} x {patch}. "
+                f"Both sides must be multiples of {patch}: resize to {near[0]} x {near[1]}."
+            )
+        finite = pixels.isfinite().flatten(1).all(dim=1)
+        if not finite.all():
+            bad = (~finite).nonzero().flatten().tolist()
+            raise InputError(f"Pixels hold NaN or infinity in images {bad[:10]} of the batch.")
+
+    def _check_tokens(self, token_ids: Tensor) -> None:
+        length, vocabulary = self.architecture.context_length, self.architecture.vocabulary
+        if not isinstance(token_ids, Tensor):
+            raise InputError(f"Token ids must be a torch tensor, not {type(token_ids).__name__}.")
+        if token_ids.dtype != torch.int64 or token_ids.dim() != 2 or token_ids.shape[1] != length:
+            raise InputError(
+                f"Token ids must be int64 of shape (N, {length}), not {token_ids.dtype} of shape "
+                f"{tuple(token_ids.shape)}."
+            )
+        if not len(token_ids):
+            raise InputError("There are no token ids to encode: N is 0.")
+        low, high = int(token_ids.min()), int(token_ids.max())
+        if low < 0 or high >= vocabulary:
+            raise InputError(f"Token ids must lie in 0 to {vocabulary - 1}, not {low} to {high}.")
