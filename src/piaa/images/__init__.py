@@ -15,6 +15,7 @@ from piaa.images.preprocessing import (
     preprocess,
 )
 from piaa.images.reader import PixelBatch, read_batches
+from piaa.images.tiles import Tiles
 
 __all__ = [
     "CLIP_MEAN",
@@ -24,6 +25,7 @@ __all__ = [
     "PixelBatch",
     "Placement",
     "Preprocessing",
+    "Tiles",
     "as_image_size",
     "fit_pixels",
     "list_images",

@@ -7,6 +7,8 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 import torch
 
+from piaa.errors import InputError
+
 Fit: TypeAlias = Literal["crop", "squash", "pad"]
 Size: TypeAlias = tuple[int, int]
 
@@ -41,6 +43,29 @@ class Placement:
         top, left, bottom, right = self.box
         rows, columns = self.canvas_size
         return (row - top) * (rows / (bottom - top)), (column - left) * (columns / (right - left))
+
+    def inside(self, box: tuple[int, int, int, int], original_size: Size) -> Placement:
+        """The same canvas seen from a larger picture, where this one was cut out of it.
+
+        Args:
+            box: (top, left, bottom, right) of this placement's picture in the larger one.
+            original_size: (rows, columns) of the larger picture.
+
+        >>> place((50, 60), (32, 32), "squash").inside((10, 20, 60, 80), (100, 200)).box
+        (10.0, 20.0, 60.0, 80.0)
+        """
+        top, left, bottom, right = box
+        size = (bottom - top, right - left)
+        if size != self.original_size or not (
+            0 <= top and 0 <= left and bottom <= original_size[0] and right <= original_size[1]
+        ):
+            raise InputError(
+                f"A picture of {self.original_size} cannot be cut out of one of {original_size} "
+                f"at {box}: the box must have its size and lie inside."
+            )
+        first, second, third, fourth = self.box
+        moved = (first + top, second + left, third + top, fourth + left)
+        return Placement(original_size, self.canvas_size, moved)
 
     @property
     def content(self) -> tuple[int, int, int, int]:
