@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -90,7 +91,8 @@ class ImageFeatures:
 class EncoderSpec:
     """Everything that makes two encoders give the same features; saved with fitted models.
 
-    `tiles` holds the windows of a `TiledEncoder`, None for whole pictures.
+    `tiles` holds the windows of a `TiledEncoder`, None for whole pictures. `model` holds what the
+    weights do not show: `activation`, `head_width` and `norm_eps` of a CLIP.
     """
 
     name: str
@@ -101,9 +103,24 @@ class EncoderSpec:
     precision: str
     dim: int
     tiles: dict[str, Any] | None = None
+    model: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "preprocessing": self.preprocessing.to_dict()}
+
+    def differences(self, other: Mapping[str, Any]) -> str:
+        """What differs from another spec's `to_dict()`, as text that gives both values; "" if nothing.
+
+        Names do not count where the weights are the same: a file may have been renamed.
+        """
+        mine = json.loads(json.dumps(self.to_dict()))  # tuples become lists, as in a file
+        theirs = json.loads(json.dumps(dict(other)))
+        keys = [key for key in mine | theirs if mine.get(key) != theirs.get(key)]
+        if "weights_sha256" not in keys and "name" in keys:
+            keys.remove("name")
+        return "; ".join(
+            f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in keys
+        )
 
 
 @runtime_checkable
@@ -115,6 +132,18 @@ class Encoder(Protocol):
 
     @property
     def device(self) -> torch.device: ...
+
+    @property
+    def source(self) -> str:
+        """Where the weights came from, as `load_encoder(weights=...)` takes it."""
+
+    @property
+    def prompt_template(self) -> str:
+        """The sentence around a class's name that suits the text side; {} is the name."""
+
+    @property
+    def text_scale(self) -> float:
+        """Softmax scale of image-text cosines at which the odds of classes mean something."""
 
     def encode_images(
         self, images: Iterable[ImageSource], *, batch_size: int | None = None

@@ -56,9 +56,8 @@ class Placement:
         """
         top, left, bottom, right = box
         size = (bottom - top, right - left)
-        if size != self.original_size or not (
-            0 <= top and 0 <= left and bottom <= original_size[0] and right <= original_size[1]
-        ):
+        within = min(top, left) >= 0 and bottom <= original_size[0] and right <= original_size[1]
+        if size != self.original_size or not within:
             raise InputError(
                 f"A picture of {self.original_size} cannot be cut out of one of {original_size} "
                 f"at {box}: the box must have its size and lie inside."
