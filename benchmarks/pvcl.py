@@ -1,0 +1,149 @@
+"""Speed of PVCL and PAA: banks, solve, aggregation, against encoding and a plain transcription.
+
+    python benchmarks/pvcl.py [--threads N] [--batches N]
+
+The default of 313 batches is 10,016 images. `encode` is the matrix products of a ViT-B/16 on 32
+images (197 tokens, 12 blocks) and nothing else, so the shares of it are upper bounds. Gains are
+against `published` (benchmarks/published.py), the published procedure step by step, on the same
+batches in the same process. The sides take turns, each batch counts with its best time of some
+runs, and its cut every 20 batches and our prunings are in the means. Inputs are synthetic unit
+features around class prototypes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from statistics import fmean
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from piaa import paa, pvcl
+from piaa.config import Config
+from published import PublishedLearning, published_scores
+
+from machine import describe, side_by_side
+
+BATCH, PATCHES, DIM, CLASSES = 32, 196, 512, 80
+FILLING = 8  # batches until C * K patches have come
+
+
+def stream(n_batches: int, text: Tensor, seed: int = 0) -> Iterator[Tensor]:
+    """Patches around one class prototype each, with a common offset and noise."""
+    random = torch.Generator().manual_seed(2**20 + seed)  # not the seed of the prototypes
+    gap = normalize(torch.randn(DIM, generator=random), dim=0)
+    for _ in range(n_batches):
+        kind = torch.randint(len(text), (BATCH, PATCHES), generator=random)
+        noise = torch.randn(BATCH, PATCHES, DIM, generator=random) / DIM**0.5
+        strength = torch.rand(BATCH, PATCHES, 1, generator=random)
+        yield normalize(0.9 * gap + 0.5 * strength * text[kind] + 0.6 * noise, dim=-1)
+
+
+def seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def encode_32_images() -> None:
+    """The matrix products of a ViT-B/16: patch embedding, 12 x (qkv, attention, out, MLP)."""
+    tokens, width = 197, 768
+    x = torch.randn(BATCH * tokens, width)
+    weights = [torch.randn(width, n) * 0.01 for n in (3 * width, width, 4 * width)]
+    down = torch.randn(4 * width, width) * 0.01
+    x @ weights[1]
+    for _ in range(12):
+        q, k, v = (
+            part.reshape(BATCH, tokens, 12, 64).transpose(1, 2)
+            for part in (x @ weights[0]).chunk(3, 1)
+        )
+        mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        out = mixed.transpose(1, 2).reshape(-1, width) @ weights[1]
+        x = normalize((out @ weights[2]) @ down, dim=-1)
+
+
+def learning(options: argparse.Namespace, text: Tensor, encoding: float) -> None:
+    """All batches and the solve, for two presets and the published procedure, taking turns."""
+    configs = {"reference": Config.reference("coco"), "auto": Config.auto()}
+    spent = {name: [math.inf] * options.batches for name in ("published", *configs)}
+    for _ in range(options.rounds):
+        banks = {name: pvcl.new_bank(text, config) for name, config in configs.items()}
+        published = PublishedLearning(text, size=512, scale=60.0, purify_scale=0.01)
+        for index, patches in enumerate(stream(options.batches, text)):
+            ids = torch.arange(index * BATCH, (index + 1) * BATCH)
+            steps = {"published": partial(published.update, patches)}
+            steps |= {name: partial(bank.update, patches, ids) for name, bank in banks.items()}
+            for name, step in steps.items():
+                spent[name][index] = min(spent[name][index], seconds(step))
+    runs = [published.solve, *(partial(pvcl.solve, banks[n], configs[n]) for n in configs)]
+    solving = dict(zip(spent, side_by_side(*runs, rounds=3), strict=True))
+
+    for name, times in spent.items():
+        gain = fmean(spent["published"]) / fmean(times)
+        report(f"add a batch, mean of all {len(times)}, {name}", fmean(times), encoding, gain)
+    for name, times in spent.items():
+        gain = fmean(spent["published"][:FILLING]) / fmean(times[:FILLING])
+        report(f"  of these the first {FILLING}, {name}", fmean(times[:FILLING]), encoding, gain)
+    for name, each in solving.items():
+        report(f"solve, {name}", each, None, solving["published"] / each)
+    whole = {name: sum(times) + solving[name] for name, times in spent.items()}
+    for name, total in whole.items():
+        gain = whole["published"] / total
+        report(f"learn from {BATCH * options.batches:,} images, {name}", total, None, gain)
+
+
+def aggregation(text: Tensor, encoding: float) -> None:
+    config = Config.reference("coco")
+    patches = next(stream(1, text, seed=1))
+    cls = normalize(patches.mean(dim=1), dim=-1)
+    for n_classes in (CLASSES, 10_000):
+        words = normalize(torch.randn(n_classes, DIM), dim=-1)
+        head = pvcl.Classifier(words.T.contiguous() * 30, torch.zeros(n_classes))
+        ours = partial(paa.aggregate, patches, cls, words, head, config)
+        theirs = partial(
+            published_scores,
+            patches,
+            cls,
+            words,
+            head.weight,
+            head.bias,
+            divisor=config.score_divisor,
+            patch_scale=config.patch_scale,
+            cls_scale=config.cls_scale,
+            alpha=config.alpha,
+        )
+        each, other = side_by_side(ours, theirs, rounds=20 if n_classes == CLASSES else 3)
+        report(f"aggregate 32 images, C = {n_classes:,}", each, encoding, other / each)
+
+
+@torch.inference_mode()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--batches", type=int, default=313, help="batches of 32 images to stream")
+    parser.add_argument("--rounds", type=int, default=3, help="runs to take each best time from")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    print(describe())
+    print(f"batch {BATCH} x {PATCHES} patches, D = {DIM}, C = {CLASSES}, K = 512\n")
+    (encoding,) = side_by_side(encode_32_images, rounds=2)
+    print(f"{'encode 32 images, matrix products of B/16':52s} {encoding * 1e3:9.1f} ms")
+    text = normalize(torch.randn(CLASSES, DIM), dim=-1)
+    learning(options, text, encoding)
+    aggregation(text, encoding)
+
+
+def report(name: str, seconds: float, encoding: float | None, gain: float | None) -> None:
+    share = f"{seconds / encoding:7.2%} of encoding" if encoding else ""
+    times = f"{gain:6.1f} x published" if gain else ""
+    print(f"{name:52s} {seconds * 1e3:9.1f} ms  {share:20s} {times}")
+
+
+if __name__ == "__main__":
+    main()

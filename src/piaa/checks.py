@@ -1,0 +1,47 @@
+"""Checks of feature tensors at the door of the pure functions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from piaa.errors import InputError
+
+# Half-precision features keep two to three digits, so their rows are unit only to about this.
+NORM_TOLERANCE = 0.02
+
+
+def unit_rows(name: str, value: object, *, ndim: int, width: int | None = None) -> Tensor:
+    """`value` as float32, once it is known to hold finite rows of unit length.
+
+    Args:
+        name: what to call the tensor in an error.
+        value: floating tensor of `ndim` axes whose last axis has length `width` (any if `None`).
+    """
+    if not isinstance(value, Tensor):
+        raise InputError(f"{name} must be a torch tensor, got {type(value).__name__}.")
+    if not value.is_floating_point():
+        raise InputError(
+            f"{name} must hold floating-point numbers, got {value.dtype}; "
+            "pass L2-normalized features."
+        )
+    if value.ndim != ndim or 0 in value.shape[1:]:
+        raise InputError(
+            f"{name} must have {ndim} axes of length at least 1, got shape {tuple(value.shape)}."
+        )
+    if width is not None and value.shape[-1] != width:
+        raise InputError(
+            f"{name} has {value.shape[-1]} numbers a vector and the text prototypes have {width}; "
+            "both must come from the same encoder."
+        )
+    rows = value.detach().float()
+    norms = torch.linalg.vector_norm(rows, dim=-1)
+    bad = ~((norms - 1).abs() <= NORM_TOLERANCE)  # NaN fails the comparison, so it is bad too
+    if bad.any():
+        where = tuple(bad.nonzero()[0].tolist())
+        raise InputError(
+            f"{name} must hold finite rows of unit length; row {where} has length "
+            f"{norms[where].item():.4g} ({int(bad.sum())} of {bad.numel()} rows are off). "
+            "Normalize with torch.nn.functional.normalize(x, dim=-1), and look for NaN upstream."
+        )
+    return rows

@@ -1,0 +1,259 @@
+"""Stage I: a bank of each class's most confident patches, exact, streaming and mergeable.
+
+A patch belongs to the class whose text prototype it is nearest to. A bank keeps the K most
+confident patches of every class, in the total order (key, image id, cell), lowest first. A total
+order makes the K best of a union independent of how it was cut into batches, shards and merges;
+what is left is to make the key of a patch a function of the patch alone.
+
+**Exact cosines.** A float32 matmul may round differently for another batch shape, thread count or
+machine. Here patches and prototypes are rounded to multiples of 2^-24, about what float32 keeps of
+a unit vector, and multiplied in float64: products are multiples of 2^-48, and by Cauchy-Schwarz no
+partial sum exceeds the product of the norms, so every sum fits the 53 bits of a float64 and
+nothing is rounded in whatever order the terms are added.
+
+**The key** is one of two:
+
+- With a `text_scale` s (paper and published code): the entropy of softmax(s * cosines). It is
+  computed row by row in float64 from the exact cosines and then rounded to float32, which absorbs
+  a last-bit difference between implementations of exp and log unless a value happens to lie that
+  close to a rounding boundary: a chance of the order of 1e-8 a patch between unlike machines.
+- Without one: minus the lead, lead = max_c x.t_c - mean_c x.t_c. The scale that matches a data
+  set is known only after the whole of it has been seen, and an order that depends on it could be
+  neither streamed nor merged. The lead needs no scale: log p_max = s * lead - log C + O(s^2), so it
+  is the order of the text probability in the soft regime that matching aims at. It is also exact
+  (no exp), so these banks are bit-identical on any machine. Against the entropy at the matched
+  scale it costs nothing on average: over the ten worlds of benchmarks/bank_order.py the share of
+  right vectors changes by +0.3 points (worst -1.9) and mAP by -0.05 (worst -0.9, useless text).
+
+The mean term is the product with the mean prototype, so centering the prototypes once gives the
+lead as a plain maximum; argmax and softmax do not feel the centering.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from piaa.checks import unit_rows
+from piaa.errors import InputError
+from piaa.pvcl.members import Members, Rows
+from piaa.pvcl.slots import Slots
+
+_GRID = 2.0**24
+_LOG_FLOOR = 1e-10
+_LEAST_ROOM = 8192
+_ROWS_AT_ONCE = 8192
+_EXACT_ROWS_AT_ONCE = 2048
+_COSINES_AT_ONCE = 2**22
+
+
+class Bank:
+    """The K most confident patches of each class in everything seen so far.
+
+    State and arithmetic live on the device of `text`, which must know float64. Memory is bounded
+    by C * K vectors, an eighth of that (or 8,192) as room between two prunings, and one batch.
+
+    >>> from torch.nn.functional import normalize
+    >>> text = torch.eye(3, 8)
+    >>> bank = Bank(text, size=4)
+    >>> bank.update(normalize(torch.rand(2, 5, 8), dim=-1), torch.tensor([7, 9]))
+    >>> bank.n_images, bank.n_patches, len(bank.members().label) <= 10
+    (2, 10, True)
+    """
+
+    def __init__(self, text: Tensor, *, size: int, text_scale: float | None = None) -> None:
+        """An empty bank.
+
+        Args:
+            text: (C, D) unit text prototypes.
+            size: K, at least 1.
+            text_scale: softmax scale whose entropy orders the bank; `None` orders by the lead.
+        """
+        self.text = unit_rows("text", text, ndim=2).clone()
+        if len(self.text) == 0:
+            raise InputError("text holds no class prototype; at least one class is needed.")
+        if size < 1:
+            raise InputError(f"A bank's size must be at least 1, got {size}.")
+        if text_scale is not None and not (math.isfinite(text_scale) and text_scale > 0):
+            raise InputError(f"text_scale must be a positive finite number, got {text_scale!r}.")
+        self.size = size
+        self.text_scale = text_scale
+        self.n_images = 0
+        self.n_patches = 0
+        n_classes, dim = self.text.shape
+        prototypes = self.text.double()
+        if n_classes > 1:  # a single prototype is its own mean, and centering would erase it
+            prototypes = prototypes - prototypes.mean(0)
+        self._prototypes = (prototypes * _GRID).round_().T.contiguous()
+        self._logit_prototypes = (self._prototypes * ((text_scale or 1.0) / _GRID)).float()
+        room = max(_LEAST_ROOM, n_classes * size // 8)
+        self._slots = Slots(n_classes, dim, size=size, room=room, device=self.text.device)
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.text)
+
+    def update(self, patches: Tensor, image_ids: Tensor) -> None:
+        """Add images.
+
+        Args:
+            patches: (B, M, D) unit patch features, any floating dtype; kept as float32.
+            image_ids: (B,) int64, one stable id an image. The same image again adds nothing.
+        """
+        rows = unit_rows("patches", patches, ndim=3, width=self.text.shape[1])
+        n_images, n_cells, dim = rows.shape
+        self._check_ids(image_ids, n_images)
+        rows = rows.to(self.text.device).reshape(-1, dim)
+        ids = image_ids.to(self.text.device)
+        step, exact_step = (
+            max(1, min(most, _COSINES_AT_ONCE // self.n_classes))
+            for most in (_ROWS_AT_ONCE, _EXACT_ROWS_AT_ONCE)
+        )
+        for start in range(0, len(rows), step):
+            chosen = self._screen(rows[start : start + step]) + start
+            for first in range(0, len(chosen), exact_step):
+                self._admit(rows, chosen[first : first + exact_step], ids, n_cells)
+        self.n_images += n_images
+        self.n_patches += len(rows)
+
+    def members(self, size: int | None = None) -> Members:
+        """The `size` most confident vectors of each class (`None`: all that the bank keeps).
+
+        The best k of the best K are the best k of all, so any `size` up to the bank's is exact.
+        """
+        return self._slots.copy(self._best(size))
+
+    def borrow(self, size: int | None = None) -> tuple[Rows, Tensor, Tensor]:
+        """Vectors, classes (N,) and image ids (N,) of `members`, without copying the vectors.
+
+        To be used before the bank changes.
+        """
+        return self._slots.borrow(self._best(size))
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything as plain tensors in canonical order: equal banks have equal states."""
+        members = self.members()
+        scale = math.nan if self.text_scale is None else self.text_scale
+        return {
+            "text": self.text,
+            "size": torch.tensor(self.size),
+            "text_scale": torch.tensor(scale, dtype=torch.float64),
+            "n_images": torch.tensor(self.n_images),
+            "n_patches": torch.tensor(self.n_patches),
+            **vars(members),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Tensor]) -> Bank:
+        """The inverse of `state`."""
+        scale = state["text_scale"].item()
+        bank = cls(
+            state["text"],
+            size=int(state["size"]),
+            text_scale=None if math.isnan(scale) else scale,
+        )
+        columns = ("vectors", "label", "key", "image", "cell")
+        bank._slots.insert(*(state[column] for column in columns))
+        bank.n_images, bank.n_patches = int(state["n_images"]), int(state["n_patches"])
+        return bank
+
+    def _best(self, size: int | None) -> Tensor:
+        if size is not None and not 1 <= size <= self.size:
+            raise InputError(f"size must lie between 1 and the bank's {self.size}, got {size}.")
+        return self._slots.best(size or self.size)
+
+    def _admit(self, rows: Tensor, place: Tensor, ids: Tensor, n_cells: int) -> None:
+        """Look closely at the rows at the (N,) places, and store those that enter the bank."""
+        candidates = rows[place]
+        label, key = self._assess(candidates)
+        good = key <= self._slots.worst[label]
+        if not good.all():
+            candidates, place = candidates[good], place[good]
+            label, key = label[good], key[good]
+        self._slots.insert(candidates, label, key, ids[place // n_cells], place % n_cells)
+
+    def _screen(self, rows: Tensor) -> Tensor:
+        """Indices of the (N, D) rows that may enter the bank, found in cheap float32.
+
+        It may let through what `_assess` turns away, and never the reverse: each comparison allows
+        for the largest error a float32 product of unit vectors can have.
+        """
+        worst = self._slots.worst.float()
+        if worst.isinf().all():
+            return torch.arange(len(rows), device=rows.device)
+        slack = (2 * rows.shape[1] + 16) * 2.0**-24 * (self.text_scale or 1.0)
+        scores = rows @ self._logit_prototypes
+        best, label = scores.max(dim=1)
+        rival = scores.scatter_(1, label[:, None], torch.finfo(scores.dtype).min).amax(dim=1)
+        # Classes too close to tell apart in float32 are left to `_assess`.
+        torn = rival >= best - 2 * slack
+        if self.text_scale is None:
+            return ((-best - slack <= worst[label]) | torn).nonzero().squeeze(1)
+        # dH = -sum p_c (log p_c + H) dz_c, so logits off by e change log H by at most 2 e; sums over
+        # the classes round, and `_assess` has float32 probabilities and a floor under the log.
+        error = math.exp(min(4 * slack + self.n_classes * 2.0**-22, 60.0))
+        bound = (worst * error + 1e-7 + self.n_classes * _LOG_FLOOR)[label]
+        # More classes only add entropy to that of the best two, which spares most rows the rest.
+        possible = _entropy_of_two(torch.sigmoid(rival - best - 2 * slack)) <= bound
+        chosen = (possible | torn).nonzero().squeeze(1)
+        logits = scores[chosen].sub_(best[chosen, None])
+        odds = logits.exp()
+        total = odds.sum(dim=1)
+        entropy = total.log1p() - odds.mul_(logits).sum(dim=1) / (1 + total)
+        return chosen[(entropy <= bound[chosen]) | torn[chosen]]
+
+    def _assess(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Class and key of each of the (N, D) rows."""
+        # A float32 below 2^24 rounds to a whole number exactly; twice as fast as in float64.
+        whole = rows.mul(_GRID).round_().double()
+        cosines = (whole @ self._prototypes).mul_(_GRID**-2)
+        best, label = cosines.max(dim=1)
+        if self.text_scale is None:
+            return label, -best
+        # As the published code takes it: of float32 probabilities, with a floor under the log.
+        # Where the softmax saturates (entropy below 1e-7) the order of a bank depends on both.
+        logits = cosines.sub_(best[:, None]).mul_(self.text_scale)
+        probability = logits.softmax(dim=1).float().double()
+        entropy = -probability.mul(probability.clamp(min=_LOG_FLOOR).log_()).sum(dim=1)
+        return label, entropy.float().double()
+
+    def _check_ids(self, image_ids: object, n_images: int) -> None:
+        if not isinstance(image_ids, Tensor) or image_ids.dtype != torch.int64:
+            seen = image_ids.dtype if isinstance(image_ids, Tensor) else type(image_ids).__name__
+            raise InputError(f"image_ids must be an int64 tensor, got {seen}.")
+        if image_ids.shape != (n_images,):
+            raise InputError(
+                f"image_ids must hold one id for each of the {n_images} images, "
+                f"got shape {tuple(image_ids.shape)}."
+            )
+        if len(set(image_ids.tolist())) != n_images:
+            raise InputError("image_ids repeats an id within one batch; ids must be distinct.")
+
+
+def merge(first: Bank, second: Bank) -> Bank:
+    """The bank of all images of both, of one collection; an image in both counts once.
+
+    Any order and grouping of merges gives the same `Bank.state()`, bit for bit.
+    """
+    same = first.size == second.size and first.text_scale == second.text_scale
+    if not same or not torch.equal(first.text, second.text):
+        raise InputError(
+            "Banks merge only if they were made with the same text prototypes, size and "
+            f"text_scale; got sizes {first.size} and {second.size}, text scales "
+            f"{first.text_scale} and {second.text_scale}, and text prototypes that are "
+            f"{'equal' if torch.equal(first.text, second.text) else 'different'}."
+        )
+    merged = Bank(first.text, size=first.size, text_scale=first.text_scale)
+    for bank in (first, second):
+        merged._slots.insert(*vars(bank.members()).values())
+        merged.n_images += bank.n_images
+        merged.n_patches += bank.n_patches
+    merged._slots.prune()
+    return merged
+
+
+def _entropy_of_two(p: Tensor) -> Tensor:
+    return (p - 1) * torch.log1p(-p) - torch.xlogy(p, p)

@@ -1,0 +1,141 @@
+"""Where a bank keeps its vectors: slots that are filled, ranked within their class and freed.
+
+Vectors stay in the slot they were first written to, and the K best of a class are found by sorting
+their numbers only, so that nothing of size C * K * D is ever copied.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from piaa.pvcl.members import Members, Rows, lexsort
+
+# Memory that is reserved and not written to costs nothing, and growing costs a copy.
+_RESERVED_NUMBERS = 2**27
+
+
+class Slots:
+    """At most C * K vectors plus some room; a free slot has label -1.
+
+    Attributes:
+        worst: (C,) float64, key of each class's K-th vector at the last pruning (inf if it had
+            fewer). A vector with a higher key can never be among the K best.
+    """
+
+    # Inference mode ends before a bank does, and tensors born in it could not be changed after.
+    @torch.inference_mode(False)
+    def __init__(
+        self, n_classes: int, dim: int, *, size: int, room: int, device: torch.device
+    ) -> None:
+        self.size, self._room = size, room
+        self._most = n_classes * size + room
+        self._vectors = torch.empty(0, dim, device=device)
+        self._label = torch.empty(0, dtype=torch.int64, device=device)
+        self._key = torch.empty(0, dtype=torch.float64, device=device)
+        self._image = torch.empty(0, dtype=torch.int64, device=device)
+        self._cell = torch.empty(0, dtype=torch.int64, device=device)
+        self._free = torch.empty(0, dtype=torch.int64, device=device)
+        self.worst = self._key.new_full((n_classes,), math.inf)
+
+    def __len__(self) -> int:
+        """Slots in use and free."""
+        return len(self._label)
+
+    def insert(
+        self, vectors: Tensor, label: Tensor, key: Tensor, image: Tensor, cell: Tensor
+    ) -> None:
+        """Write (N, D) vectors, in whatever order, to free slots; prune if there are too few."""
+        for start in range(0, len(label), self._room):
+            part = slice(start, start + self._room)
+            self._make_room(len(label[part]))
+            slots, self._free = self._free.tensor_split([len(label[part])])
+            self._vectors[slots] = vectors[part]
+            self._label[slots] = label[part]
+            self._key[slots] = key[part]
+            self._image[slots] = image[part]
+            self._cell[slots] = cell[part]
+
+    def best(self, size: int) -> Tensor:
+        """Slots of the `size` best of each class, in canonical order."""
+        order, rank = self.prune()
+        return order[rank < size]
+
+    def borrow(self, slots: Tensor) -> tuple[Rows, Tensor, Tensor]:
+        """Vectors, class and image of some slots; the vectors are not copied."""
+        return Rows(self._vectors, slots), self._label[slots], self._image[slots]
+
+    def copy(self, slots: Tensor) -> Members:
+        fields = (self._vectors, self._label, self._key, self._image, self._cell)
+        return Members(*(field[slots] for field in fields))
+
+    def prune(self) -> tuple[Tensor, Tensor]:
+        """Free the slots of vectors that are not among their class's K best.
+
+        Returns the slots that were in use, in canonical order, and their rank within their class.
+        """
+        order = self._ordered((self._label >= 0).nonzero().squeeze(1))
+        label = self._label[order]
+        counts = torch.bincount(label, minlength=len(self.worst))
+        starts = counts.cumsum(0) - counts
+        rank = torch.arange(len(order), device=order.device) - starts[label]
+        last = order[rank == self.size - 1]
+        self.worst[self._label[last]] = self._key[last]
+        self._label[order[rank >= self.size]] = -1
+        self._free = (self._label < 0).nonzero().squeeze(1)
+        return order, rank
+
+    def _ordered(self, slots: Tensor) -> Tensor:
+        """Slots by (label, key, image, cell)."""
+        # Rounding to float32 keeps the order up to ties, and as whole numbers of 32 bits and less
+        # keys and labels sort several times faster (by digits) than float64 and int64 do.
+        bits = self._key[slots].float().view(torch.int32)
+        rounded = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative floats run backward as integers
+        label = self._label[slots].int()
+        sorting = lexsort(rounded, label)
+        order, rounded, label = slots[sorting], rounded[sorting], label[sorting]
+        equal = (label[1:] == label[:-1]) & (rounded[1:] == rounded[:-1])
+        if equal.any():
+            tied = torch.zeros_like(order, dtype=torch.bool)
+            tied[1:] |= equal
+            tied[:-1] |= equal
+            order[tied] = self._settled(order[tied])
+            order = order[self._label[order] >= 0]
+        return order
+
+    def _settled(self, slots: Tensor) -> Tensor:
+        label, key = self._label[slots], self._key[slots]
+        image, cell = self._image[slots], self._cell[slots]
+        order = lexsort(cell, image, key, label)
+        label, image, cell = label[order], image[order], cell[order]
+        twice = (label[1:] == label[:-1]) & (image[1:] == image[:-1]) & (cell[1:] == cell[:-1])
+        # A copy of an image, or shards that overlap: a vector that is there already adds nothing.
+        self._label[slots[order][1:][twice]] = -1
+        return slots[order]
+
+    @torch.inference_mode(False)
+    def _make_room(self, needed: int) -> None:
+        if needed <= len(self._free):
+            return
+        if len(self) == self._most or len(self) >= (self._most - self._room) // 2:
+            self.prune()
+        if needed <= len(self._free):
+            return
+        old = len(self)
+        reserved = _RESERVED_NUMBERS // self._vectors.shape[1]
+        new = min(self._most, max(2 * old, old + self._room, reserved))
+        self._vectors = _grown(self._vectors, new)
+        self._label = _grown(self._label, new)
+        self._key = _grown(self._key, new)
+        self._image = _grown(self._image, new)
+        self._cell = _grown(self._cell, new)
+        self._label[old:] = -1
+        self._free = torch.cat([self._free, torch.arange(old, new, device=self._free.device)])
+
+
+def _grown(tensor: Tensor, length: int) -> Tensor:
+    larger = tensor.new_empty(length, *tensor.shape[1:])
+    larger[: len(tensor)] = tensor
+    return larger
