@@ -228,7 +228,7 @@ def test_every_registered_encoder_is_pinned() -> None:
         "EVA02-L-14": (1024, 24, 14, 224, 768),
         "EVA02-L-14-336": (1024, 24, 14, 336, 768),
     }
-    assert list_encoders() == list(sizes)
+    assert list_encoders() == [*sizes, "lite", "lite-fast"]
     for name, entry in registry.ENCODERS.items():
         found = (entry.width, entry.depth, entry.patch, entry.image_size, entry.embed_dim)
         assert found == sizes[name]

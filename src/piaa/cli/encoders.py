@@ -17,11 +17,13 @@ def encoders(
     from rich.table import Table
 
     from piaa.encoders.frontends import FRONTENDS
+    from piaa.encoders.lite.sources import LITE_ENCODERS, MINILM
     from piaa.encoders.registry import ENCODERS
 
     if as_json:
         content = {
             "encoders": [asdict(entry) for entry in ENCODERS.values()],
+            "embedded": [asdict(entry) for entry in LITE_ENCODERS.values()],
             "frontends": {name: frontend.summary for name, frontend in FRONTENDS.items()},
         }
         typer.echo(json.dumps(content, indent=2))
@@ -39,6 +41,9 @@ def encoders(
             f"{entry.megabytes} MB",
             entry.licence,
         )
+    for lite in LITE_ENCODERS.values():
+        size = f"{lite.source.megabytes + MINILM.megabytes} MB"
+        table.add_row(lite.name, "Google", "320 px", "32", "1280", size, lite.source.licence)
     frontends = Table(title="Front-ends")
     frontends.add_column("name", no_wrap=True)
     frontends.add_column("how patch features are read")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from piaa.encoders.clip import ClipEncoder
+    from piaa.encoders.lite import LiteEncoder
 
 
 def smoke(
@@ -25,7 +26,10 @@ def smoke(
     weights: Annotated[
         str | None, typer.Option(help="A file, a directory or hf:org/repo[@revision].")
     ] = None,
-    frontend: Annotated[str, typer.Option(help="How patch features are read.")] = "sc-clip",
+    frontend: Annotated[
+        str | None,
+        typer.Option(help="How patch features are read. Default: what suits the encoder."),
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="Such as cpu or cuda. Default: the best.")
     ] = None,
@@ -40,13 +44,14 @@ def smoke(
     import piaa
     from piaa.encoders.frontends import find_frontend
 
-    find_frontend(frontend)
+    if frontend is not None:
+        find_frontend(frontend)
     random = encoder is None and weights is None
     if random:
         typer.echo(
             "Making random weights of the size of ViT-B/16 (nothing is downloaded) ...", err=True
         )
-        model = _random_encoder(frontend, device)
+        model = _random_encoder(frontend or "sc-clip", device)
     else:
         model = piaa.load_encoder(encoder, weights=weights, frontend=frontend, device=device)
     images = list(photos) if photos else [_picture(seed) for seed in range(16)]
@@ -60,7 +65,7 @@ def smoke(
     for name, value in (
         ("piaa", f"{piaa.__version__}, torch {torch.__version__}"),
         ("device", f"{model.device}{threads}, {model.spec.precision}"),
-        ("encoder", f"{model.spec.name}: {model.architecture.describe()}"),
+        ("encoder", model),
         ("front-end", model.spec.frontend),
         ("pictures", f"{len(images)}, brought to {_by(model.spec.preprocessing.image_size)} px"),
         ("cls", tuple(features.cls.shape)),
@@ -77,7 +82,7 @@ def _by(size: tuple[int, int]) -> str:
     return f"{size[0]} x {size[1]}"
 
 
-def _random_encoder(frontend: str, device: str | None) -> ClipEncoder:
+def _random_encoder(frontend: str, device: str | None) -> ClipEncoder | LiteEncoder:
     from safetensors.torch import save_file
 
     import piaa

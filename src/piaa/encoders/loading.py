@@ -20,6 +20,8 @@ from piaa.encoders.frontends import find_frontend, make_frontend
 from piaa.encoders.frontends.base import Frontend
 from piaa.encoders.frontends.sc_clip import ScClip
 from piaa.encoders.layouts import Converted, convert
+from piaa.encoders.lite import LITE_ENCODERS, LiteEncoder, load_lite
+from piaa.encoders.lite.encoder import IMAGE_SIZE as LITE_IMAGE_SIZE
 from piaa.encoders.registry import EncoderEntry, find_encoder
 from piaa.encoders.shapes import check_state, read_architecture
 from piaa.errors import CheckpointError, InputError, UnknownNameError
@@ -35,7 +37,7 @@ def load_encoder(
     frontend: str | Frontend | None = None,
     frontend_options: Mapping[str, Any] | None = None,
     image_size: int | tuple[int, int] | None = None,
-    fit: Literal["crop", "squash", "pad"] = "crop",
+    fit: Literal["crop", "squash", "pad"] | None = None,
     resize: Literal["pillow", "torch"] = "pillow",
     activation: Activation | None = None,
     head_width: int = HEAD_WIDTH,
@@ -43,12 +45,14 @@ def load_encoder(
     precision: Literal["float32", "bfloat16", "float16"] = "float32",
     sha256: str | None = None,
     trust_torchscript: bool = False,
-) -> ClipEncoder:
+) -> ClipEncoder | LiteEncoder:
     """Load a frozen vision-language encoder.
 
     Args:
         name: A registered encoder (`piaa.list_encoders()`): its weights come from the hub's cache
-            or the hub. With `weights`, the model that those weights must be.
+            or the hub. With `weights`, the model that those weights must be. `lite` and `lite-fast` are
+            the embedded encoders, whose weights come from the package index; they take `image_size`, `fit`,
+            `resize` and `device` only.
         weights: A checkpoint file, a directory, or `hf:org/repo[@revision]`. Layout and
             architecture are read from the tensors. A path never touches the network.
         frontend: How patch features are read (`piaa.list_frontends()`), or a front-end object.
@@ -57,7 +61,8 @@ def load_encoder(
         frontend_options: Options of the front-end that override its preset.
         image_size: Side of the square, or (rows, columns), that pictures are brought to; multiples
             of the patch size. Default: what the model was trained with.
-        fit: `crop` (short side to size, center crop, as CLIP was trained), `squash` or `pad`.
+        fit: `crop` (short side to size, center crop, as CLIP was trained; CLIP's default), `squash` (the
+            embedded encoders' default) or `pad`.
         resize: `pillow` (the reference) or `torch` (faster, within 2/255).
         activation: `quick_gelu` or `gelu`, where the checkpoint leaves it open.
         head_width: Width of an attention head, which tensors do not show; a `config.json` beside
@@ -68,6 +73,17 @@ def load_encoder(
         sha256: Refuse the checkpoint unless it has this hash.
         trust_torchscript: Read a TorchScript archive, which carries code, of unknown origin.
     """
+    if name in LITE_ENCODERS:
+        wrong = {
+            "weights": weights,
+            "frontend_options": frontend_options,
+            "activation": activation,
+            "sha256": sha256,
+            "head_width": None if head_width == HEAD_WIDTH else head_width,
+            "precision": None if precision == "float32" else precision,
+            "trust_torchscript": trust_torchscript or None,
+        }
+        return _load_lite(name, wrong, frontend, image_size, fit, resize, device)
     entry = None if name is None else find_encoder(name)
     if entry is None and weights is None:
         raise InputError("Name an encoder or give weights=: load_encoder('ViT-B-16').")
@@ -103,7 +119,7 @@ def load_encoder(
         image_size=_image_size(image_size, architecture),
         mean=CLIP_MEAN,
         std=CLIP_STD,
-        fit=fit,
+        fit=fit or "crop",
         resize=resize,
     )
     model = _fill(architecture, converted)
@@ -115,6 +131,11 @@ def load_encoder(
         preprocessing=preprocessing,
         precision=precision,
         dim=architecture.embed_dim,
+        model={
+            "activation": architecture.activation,
+            "head_width": architecture.vision.width // architecture.vision.heads,
+            "norm_eps": architecture.vision.norm_eps,
+        },
     )
     return ClipEncoder(
         model,
@@ -125,6 +146,33 @@ def load_encoder(
         logit_scale=converted.logit_scale,
         device=place,
         dtype=PRECISIONS[precision],
+    )
+
+
+def _load_lite(
+    name: str,
+    wrong: Mapping[str, object],
+    frontend: object,
+    image_size: int | tuple[int, int] | None,
+    fit: Literal["crop", "squash", "pad"] | None,
+    resize: Literal["pillow", "torch"],
+    device: str | torch.device | None,
+) -> LiteEncoder:
+    given = [option for option, value in wrong.items() if value is not None]
+    if isinstance(frontend, Frontend):
+        given.append("frontend")
+    if given:
+        raise InputError(
+            f"The embedded encoder {name!r} does not take {', '.join(given)}. Leave them out, or load a "
+            "CLIP encoder."
+        )
+    return load_lite(
+        name,
+        frontend=None if frontend is None else str(frontend),
+        image_size=LITE_IMAGE_SIZE if image_size is None else image_size,
+        fit=fit or "squash",
+        resize=resize,
+        device=None if device is None else _device(device),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from piaa.encoders.architecture import Activation, Family
+from piaa.encoders.lite.sources import LITE_ENCODERS
 from piaa.errors import UnknownNameError
 
 
@@ -164,12 +165,12 @@ ENCODERS: dict[str, EncoderEntry] = {
 
 
 def list_encoders() -> list[str]:
-    """Names for `load_encoder`.
+    """Names for `load_encoder`; the last two are embedded and need no model hub.
 
     >>> list_encoders()[:2]
     ['ViT-B-32', 'ViT-B-16']
     """
-    return list(ENCODERS)
+    return [*ENCODERS, *LITE_ENCODERS]
 
 
 def find_encoder(name: str) -> EncoderEntry:
@@ -178,4 +179,4 @@ def find_encoder(name: str) -> EncoderEntry:
     for known, entry in ENCODERS.items():
         if known.lower() == wanted:
             return entry
-    raise UnknownNameError("encoder", name, ENCODERS)
+    raise UnknownNameError("encoder", name, list_encoders())

@@ -1,0 +1,121 @@
+"""The embedded encoder from file to scores: images a second, the share of each stage, and the ratio
+to the bare network, which is the figure that holds on any machine.
+
+    python benchmarks/lite.py [--name lite] [--photos FOLDER] [--count 200] [--size 320] [--batch 16]
+
+Without --photos, JPEG files of 500 x 375 pixels are made. A stage is timed by itself; end to end,
+pictures are decoded in threads while the network runs, so the whole is less than the sum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from piaa.encoders.lite import LITE_ENCODERS, LiteEncoder, load_lite
+from piaa.images import fit_pixels, normalize_pixels, open_image
+
+from machine import describe
+
+CLASSES = 80
+
+
+def make_photos(folder: Path, count: int) -> list[Path]:
+    """Pictures with smooth regions and some texture, at the size and quality of VOC's files."""
+    random = np.random.default_rng(0)
+    paths = []
+    for index in range(count):
+        coarse = Image.fromarray(random.integers(0, 256, (12, 16, 3), dtype=np.uint8))
+        smooth = np.asarray(coarse.resize((500, 375), Image.Resampling.BICUBIC), dtype=np.float32)
+        noisy = smooth + random.normal(0, 8, smooth.shape)
+        path = folder / f"{index:04}.jpg"
+        Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(path, quality=90)
+        paths.append(path)
+    return paths
+
+
+def seconds(run: Callable[[], object], rounds: int) -> float:
+    best = float("inf")
+    for _ in range(rounds):
+        start = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def measure(
+    encoder: LiteEncoder, paths: list[Path], batch: int, rounds: int
+) -> tuple[dict[str, float], float]:
+    """Seconds an image of each stage by itself, and of all of it end to end."""
+    preprocessing = encoder.spec.preprocessing
+    few = paths[: 4 * batch]
+    words = torch.nn.functional.normalize(torch.randn(CLASSES, encoder.dim), dim=1)
+    opened = [open_image(path) for path in few]
+    fitted = [fit_pixels(image, preprocessing) for image in opened]
+    stacked = torch.stack([pixels for pixels, _ in fitted[:batch]])
+    places = [place for _, place in fitted[:batch]]
+    pixels = normalize_pixels(stacked, places, preprocessing)
+    features = encoder.encode_pixels(pixels)
+
+    def classify() -> None:
+        _ = features.cls @ words.T
+        _ = (features.patches @ words.T).amax(1)
+
+    def end_to_end() -> None:
+        for part in encoder.stream_images(paths, batch_size=batch):
+            _ = part.cls @ words.T
+            _ = (part.patches @ words.T).amax(1)
+
+    network = seconds(lambda: encoder._network(pixels), 3 * rounds) / batch
+    encode = seconds(lambda: encoder._encode(pixels), 3 * rounds) / batch
+    stages = {
+        "decode": seconds(lambda: [open_image(path) for path in few], rounds) / len(few),
+        "resize": seconds(lambda: [fit_pixels(i, preprocessing) for i in opened], rounds)
+        / len(few),
+        "normalize": seconds(lambda: normalize_pixels(stacked, places, preprocessing), rounds)
+        / batch,
+        "network": network,
+        "unit length": max(encode - network, 0.0),
+        "classify": seconds(classify, rounds) / batch,
+    }
+    return stages, seconds(end_to_end, rounds) / len(paths)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--name", choices=[*LITE_ENCODERS, "both"], default="both")
+    parser.add_argument("--photos", type=Path)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--size", type=int, default=320)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--resize", choices=["pillow", "torch"], default="pillow")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+
+    print(describe())
+    with tempfile.TemporaryDirectory() as folder:
+        if options.photos:
+            paths = sorted(options.photos.glob("*.jpg"))[: options.count]
+        else:
+            paths = make_photos(Path(folder), options.count)
+        for name in LITE_ENCODERS if options.name == "both" else (options.name,):
+            encoder = load_lite(name, image_size=options.size, resize=options.resize)
+            stages, whole = measure(encoder, paths, options.batch, options.rounds)
+            total = sum(stages.values())
+            print(f"\n{name}, {len(paths)} pictures, {options.size} px, batch {options.batch}")
+            for stage, each in stages.items():
+                print(f"  {stage:12}{1e3 * each:8.2f} ms/image{100 * each / total:7.1f} %")
+            print(f"  end to end  {1e3 * whole:8.2f} ms/image, {1 / whole:.1f} images/s")
+            print(f"  bare network {1 / stages['network']:.1f} images/s", end="; ")
+            print(f"end to end runs at {stages['network'] / whole:.2f} of it")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,298 @@
+"""The embedded encoder: real pretrained weights out of any package index, fast on a CPU."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from threading import Lock
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor
+
+from piaa.encoders.base import EncoderSpec, ImageFeatures
+from piaa.encoders.lite.lexicon import load_lexicon
+from piaa.encoders.lite.minilm import MiniLm, load_minilm
+from piaa.encoders.lite.network import DIM, STRIDE, fold_network, run_network
+from piaa.encoders.lite.onnx_graph import CpuNetwork
+from piaa.encoders.lite.phrases import phrase_vectors
+from piaa.encoders.lite.sources import LITE_ENCODERS, MINILM, LiteEntry
+from piaa.encoders.lite.words import WordMap, plain_name
+from piaa.encoders.package_index import PackageWeights, read_package
+from piaa.errors import CheckpointError, InputError, UnknownNameError
+from piaa.images import ImageSource, Preprocessing, as_image_size, read_batches
+
+# Pixels become (pixel - 127) / 128, as the networks were trained.
+MEAN, STD = (127 / 255,) * 3, (128 / 255,) * 3
+IMAGE_SIZE = 320
+# Texts whose vectors are kept; at 1280 numbers each this is at most 84 MB.
+TEXT_CACHE = 16_384
+CPU_BATCH, GPU_BATCH = 16, 64
+# The classifier's own temperature: a pooled feature is about 10 long, a centered row about 2.
+TEXT_SCALE = 20.0
+
+
+class LiteEncoder:
+    """EfficientNet-Lite features and words in the space of its classifier. Made by `load_lite`.
+
+    Patches are the cells of the last feature map, the global vector is their mean. A cell where
+    nothing is active has no direction; it gets `neutral`, which no word points to or away from.
+    """
+
+    def __init__(
+        self,
+        network: Callable[[Tensor], Tensor],
+        word_map: WordMap,
+        *,
+        spec: EncoderSpec,
+        source: str,
+        licence: str,
+        device: torch.device,
+    ) -> None:
+        self._network = network
+        self._word_map = word_map
+        self._text_cache: OrderedDict[str, Tensor] = OrderedDict()
+        self._text_lock = Lock()
+        self.spec = spec
+        self.source = source
+        self.licence = licence
+        self.device = device
+
+    def __repr__(self) -> str:
+        rows, columns = self.spec.preprocessing.image_size
+        return f"<{type(self).__name__} {self.spec.name} at {rows} x {columns} on {self.device}>"
+
+    @property
+    def dim(self) -> int:
+        """Length D of every vector."""
+        return DIM
+
+    @property
+    def prompt_template(self) -> str:
+        """The bare name: the words are names of things, and a sentence around them only blurs."""
+        return "{}"
+
+    @property
+    def text_scale(self) -> float:
+        return TEXT_SCALE
+
+    @property
+    def default_batch_size(self) -> int:
+        return CPU_BATCH if self.device.type == "cpu" else GPU_BATCH
+
+    def encode_images(
+        self, images: Iterable[ImageSource], *, batch_size: int | None = None
+    ) -> ImageFeatures:
+        """Features of pictures: paths, PIL images or uint8 arrays (H, W, 3), in order.
+
+        The first picture that cannot be read raises an `ImageError` that names it.
+        """
+        if isinstance(images, str | os.PathLike | Image.Image | np.ndarray):
+            images = [images]
+        parts = list(self.stream_images(images, batch_size=batch_size))
+        if not parts:
+            raise InputError("There are no images to encode: the list is empty.")
+        return ImageFeatures.concatenate(parts)
+
+    def stream_images(
+        self, images: Iterable[ImageSource], *, batch_size: int | None = None
+    ) -> Iterator[ImageFeatures]:
+        """The same batch by batch, for collections that do not fit in memory.
+
+        Pictures are decoded ahead in threads while a batch is encoded.
+        """
+        size = batch_size if batch_size is not None else self.default_batch_size
+        for batch in read_batches(images, self.spec.preprocessing, batch_size=size):
+            yield replace(self._encode(batch.pixels), placements=batch.placements)
+
+    def encode_pixels(self, pixels: Tensor) -> ImageFeatures:
+        """Features of pixel tensors (B, 3, H, W), floating point and already normalized.
+
+        H and W may be anything. The grid is (ceil(H / 32), ceil(W / 32)): the network pads what
+        does not divide, at each step down, by less than one cell at the lower right.
+        """
+        _check_pixels(pixels)
+        chunks = torch.split(pixels, self.default_batch_size)
+        return ImageFeatures.concatenate([self._encode(chunk) for chunk in chunks])
+
+    def encode_text(self, texts: Sequence[str]) -> Tensor:
+        """Unit vectors (N, D) float32 of texts. A text is encoded once and remembered.
+
+        A name may carry its context: "mouse (computer)", "orange, the fruit". A prompt's frame
+        ("a photo of a ...") is taken off, since the network knows things and not photographs.
+        """
+        _check_texts(texts)
+        with self._text_lock:
+            new = list(dict.fromkeys(text for text in texts if text not in self._text_cache))
+            if new:
+                names = [plain_name(text) for text in new]
+                sentences = self._minilm.encode(names)
+                vectors = self._word_map(names, sentences, self._phrase_vectors).to(self.device)
+                self._text_cache.update(zip(new, vectors, strict=True))
+            for text in texts:
+                self._text_cache.move_to_end(text)
+            result = torch.stack([self._text_cache[text] for text in texts])
+            while len(self._text_cache) > TEXT_CACHE:
+                self._text_cache.popitem(last=False)
+        return result
+
+    @cached_property
+    def neutral(self) -> Tensor:
+        """(D,) unit vector at a right angle to every word: all features active alike, less what the
+        1,000 rows see of it."""
+        rows = self._word_map.rows.double()
+        even = torch.ones(DIM, dtype=torch.float64)
+        # The rows are dependent (they were centered); the small term picks one of the solutions.
+        gram = rows @ rows.T + 1e-8 * torch.eye(len(rows), dtype=torch.float64)
+        seen = rows.T @ torch.linalg.solve(gram, rows @ even)
+        return F.normalize(even - seen, dim=0).float().to(self.device)
+
+    @cached_property
+    def _minilm(self) -> MiniLm:
+        weights = read_package(MINILM)
+        return load_minilm(
+            weights.tensors, tokenizer=weights.texts["tokenizer"], config=weights.texts["config"]
+        )
+
+    @cached_property
+    def _phrase_vectors(self) -> Tensor:
+        return phrase_vectors(self._word_map.phrases, self._minilm)
+
+    @torch.no_grad()
+    def _encode(self, pixels: Tensor) -> ImageFeatures:
+        features = self._network(pixels.to(device=self.device, dtype=torch.float32))
+        grid = features.shape[2], features.shape[3]
+        patches = features.flatten(2).transpose(1, 2).contiguous()
+        cls = patches.mean(1)
+        return ImageFeatures(self._unit(cls), self._unit(patches), grid)
+
+    def _unit(self, vectors: Tensor) -> Tensor:
+        lengths = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+        dead = lengths == 0
+        if dead.any():
+            return torch.where(dead, self.neutral, vectors / lengths.masked_fill(dead, 1))
+        return vectors.div_(lengths)
+
+
+def load_lite(
+    name: str = "lite",
+    *,
+    frontend: str | None = None,
+    image_size: int | tuple[int, int] = IMAGE_SIZE,
+    fit: Literal["crop", "squash", "pad"] = "squash",
+    resize: Literal["pillow", "torch"] = "pillow",
+    device: str | torch.device | None = None,
+) -> LiteEncoder:
+    """Load an embedded encoder; its weights come from the package index once.
+
+    Args:
+        name: `lite` (EfficientNet-Lite 2) or `lite-fast` (EfficientNet-Lite 0).
+        frontend: None or "none": its patches are the network's own and have no other reading.
+        image_size: Side of the square, or (rows, columns), that pictures are brought to; at least
+            32. A patch is 32 x 32 pixels of it.
+        fit: `squash` (nothing of the picture is lost), `crop` or `pad`.
+        resize: `pillow` (the reference) or `torch` (faster, within 2/255).
+        device: Default: the CPU, for which these networks are made.
+    """
+    if name not in LITE_ENCODERS:
+        raise UnknownNameError("embedded encoder", name, LITE_ENCODERS)
+    if frontend not in (None, "none"):
+        raise InputError(
+            f"frontend={frontend!r} was asked for, but {name!r} has none: its patches are the cells "
+            "of a convolutional network. Leave frontend out, or load a CLIP encoder."
+        )
+    try:
+        place = torch.device("cpu" if device is None else device)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(f"device={device!r} is not a device torch knows: {error}") from None
+    size = as_image_size(image_size)
+    preprocessing = Preprocessing(size, mean=MEAN, std=STD, fit=fit, resize=resize)
+    if min(size) < STRIDE:
+        raise InputError(f"image_size must be at least {STRIDE} pixels a side, not {image_size!r}.")
+    entry = LITE_ENCODERS[name]
+    return _assemble(entry, read_package(entry.source), preprocessing, place)
+
+
+def _assemble(
+    entry: LiteEntry, weights: PackageWeights, preprocessing: Preprocessing, device: torch.device
+) -> LiteEncoder:
+    layers = fold_network(weights.tensors, entry.repeats)
+    rows = weights.tensors.get("_fc.weight")
+    if rows is None or rows.shape != (1000, DIM):
+        raise CheckpointError(f"{weights.path} has no classifier of 1,000 x {DIM}.")
+    network: Callable[[Tensor], Tensor]
+    if device.type == "cpu":
+        network = CpuNetwork(layers, threads=torch.get_num_threads())
+    else:
+        moved = [
+            replace(layer, weight=layer.weight.to(device), bias=layer.bias.to(device))
+            for layer in layers
+        ]
+
+        def network(pixels: Tensor) -> Tensor:
+            return run_network(moved, pixels)
+
+    lexicon = load_lexicon()
+    parts = (entry.source.content_sha256, MINILM.content_sha256, lexicon.sha256)
+    return LiteEncoder(
+        network,
+        WordMap(rows, lexicon),
+        spec=EncoderSpec(
+            name=entry.name,
+            weights_sha256=hashlib.sha256("".join(parts).encode()).hexdigest(),
+            frontend="none",
+            frontend_options={},
+            preprocessing=preprocessing,
+            precision="float32",
+            dim=DIM,
+        ),
+        source=entry.source.source,
+        licence=f"{entry.source.licence}: {entry.source.attribution}. "
+        f"{MINILM.licence}: {MINILM.attribution}. WordNet 3.0 license: Princeton University.",
+        device=device,
+    )
+
+
+def _check_texts(texts: object) -> None:
+    if isinstance(texts, str):
+        raise InputError(f"texts must be a list of strings, got one string. Pass [{texts!r}].")
+    if not isinstance(texts, Sequence):
+        raise InputError(f"texts must be a list or tuple of strings, got {type(texts).__name__}.")
+    if not texts:
+        raise InputError("texts is empty: give at least one string.")
+    for position, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"texts[{position}] must be a string, got {type(text).__name__}.")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"texts[{position}] holds half of a UTF-16 surrogate pair at character "
+                f"{error.start}, which is not valid text: {text!r}. Decode its source again."
+            ) from error
+
+
+def _check_pixels(pixels: object) -> None:
+    if not isinstance(pixels, Tensor):
+        raise InputError(f"Pixels must be a torch tensor, not {type(pixels).__name__}.")
+    if pixels.dim() != 4 or pixels.shape[1] != 3 or 0 in pixels.shape:
+        raise InputError(
+            f"Pixels must have shape (B, 3, H, W) with at least one image, not "
+            f"{tuple(pixels.shape)}."
+        )
+    if not pixels.is_floating_point():
+        raise InputError(
+            f"Pixels must be floating point and normalized, not {pixels.dtype}. For uint8 "
+            "pictures use encode_images, which normalizes them."
+        )
+    finite = pixels.isfinite().flatten(1).all(dim=1)
+    if not finite.all():
+        bad = (~finite).nonzero().flatten().tolist()
+        raise InputError(f"Pixels hold NaN or infinity in images {bad[:10]} of the batch.")

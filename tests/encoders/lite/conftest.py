@@ -1,0 +1,51 @@
+"""Real weights where they can be had, and a small stand-in network where they need not be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from lite_samples import TINY_REPEATS, tiny_state
+
+from piaa.encoders.lite.encoder import MEAN, STD, LiteEncoder, _assemble, load_lite
+from piaa.encoders.lite.sources import LITE_ENCODERS, MINILM, LiteEntry
+from piaa.encoders.package_index import PackageSource, PackageWeights, read_package
+from piaa.errors import WeightsUnavailableError
+from piaa.images import Preprocessing
+
+
+@pytest.fixture(scope="session")
+def make_tiny() -> Callable[..., LiteEncoder]:
+    """make_tiny(image_size) -> an encoder with the small network; its words need MiniLM."""
+
+    def make(image_size: tuple[int, int] = (64, 96)) -> LiteEncoder:
+        source = PackageSource("pypi:tiny==1/w.pth", "", "", "", 0, "CC0", "nobody", {})
+        weights = PackageWeights(Path("tiny"), tiny_state(), {})
+        preprocessing = Preprocessing(image_size, mean=MEAN, std=STD, fit="squash")
+        entry = LiteEntry("tiny", source, TINY_REPEATS)
+        return _assemble(entry, weights, preprocessing, torch.device("cpu"))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def real_weights() -> Callable[[PackageSource], PackageWeights]:
+    """real_weights(source) from piaa's cache or an index; without both the test is skipped."""
+
+    def get(source: PackageSource) -> PackageWeights:
+        try:
+            return read_package(source)
+        except WeightsUnavailableError as error:
+            pytest.skip(f"needs real weights: {error}")
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def lite(real_weights: Callable[[PackageSource], PackageWeights]) -> LiteEncoder:
+    """The real encoder with its words."""
+    real_weights(LITE_ENCODERS["lite"].source)
+    real_weights(MINILM)
+    return load_lite("lite")
