@@ -29,6 +29,9 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/one_pass.py
 	$(BIN)/python benchmarks/resize.py
+	$(BIN)/python benchmarks/pvcl.py
+	$(BIN)/python benchmarks/fit_memory.py
+	$(BIN)/python benchmarks/lite.py
 
 $(STAMP): pyproject.toml constraints-cpu.txt
 	$(PYTHON) -m venv $(VENV)

@@ -37,5 +37,9 @@ class CheckpointError(PiaaError):
     """Weights that cannot be read, or whose tensors do not make a model piaa knows."""
 
 
+class ArtifactError(PiaaError):
+    """A saved recognizer that cannot be read or written, or that belongs to another encoder."""
+
+
 class WeightsUnavailableError(PiaaError):
     """Weights that are neither on this machine nor to be had from the hub."""

@@ -84,6 +84,15 @@ class ClipEncoder:
         """Length D of every vector."""
         return self.architecture.embed_dim
 
+    @property
+    def prompt_template(self) -> str:
+        return "a photo of a {}"
+
+    @property
+    def text_scale(self) -> float:
+        """The temperature the model was trained to; published CLIPs end at 100."""
+        return self.logit_scale or 100.0
+
     def encode_images(
         self, images: Iterable[ImageSource], *, batch_size: int | None = None
     ) -> ImageFeatures:

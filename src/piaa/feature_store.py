@@ -1,0 +1,87 @@
+"""Encoded features on disk, so that other classes can be learnt without encoding again.
+
+A folder of safetensors shards, float16 patches and float32 global vectors, each written whole or not at all,
+and a file that tells which encoder made them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+from piaa.encoders.base import EncoderSpec, ImageFeatures
+from piaa.errors import InputError
+
+SPEC_FILE = "encoder.json"
+
+
+class FeatureStore:
+    """Iterates over the `ImageFeatures` it holds, shard by shard, as often as wanted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @staticmethod
+    def create(folder: str | os.PathLike[str], spec: EncoderSpec) -> FeatureStore:
+        """A new, empty store; a folder that holds anything is refused."""
+        path = Path(folder)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise InputError(f"{path} exists already. Give a new or empty folder for the features.")
+        path.mkdir(parents=True, exist_ok=True)
+        (path / SPEC_FILE).write_text(json.dumps(spec.to_dict(), indent=2), encoding="utf-8")
+        return FeatureStore(path)
+
+    @staticmethod
+    def open(folder: str | os.PathLike[str], spec: EncoderSpec) -> FeatureStore:
+        """An existing store, which must hold features of that encoder."""
+        path = Path(folder)
+        try:
+            saved = json.loads((path / SPEC_FILE).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} holds no kept features: {error}.") from error
+        if not isinstance(saved, dict):
+            raise InputError(f"{path} holds no kept features: {SPEC_FILE} describes no encoder.")
+        if seen := spec.differences(saved):
+            raise InputError(f"The features in {path} are another encoder's. {seen}.")
+        return FeatureStore(path)
+
+    def add(self, features: ImageFeatures) -> None:
+        """Append a shard."""
+        from safetensors.torch import save
+
+        # After the last one, whatever is missing before: a shard is never written over.
+        number = max((int(path.stem) for path in self._shards()), default=-1) + 1
+        content = save(
+            {
+                "patches": features.patches.detach().cpu().half().contiguous(),
+                "cls": features.cls.detach().cpu().float().contiguous(),
+                "grid": torch.tensor([*features.grid, features.windows]),
+            }
+        )
+        temporary = self.folder / f".{number:08d}.part"
+        temporary.write_bytes(content)
+        temporary.replace(self.folder / f"{number:08d}.safetensors")
+
+    def __iter__(self) -> Iterator[ImageFeatures]:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        for path in self._shards():
+            try:
+                shard = load_file(path)
+                rows, columns, windows = shard["grid"].tolist()
+                patches = F.normalize(shard["patches"].float(), dim=-1)
+                features = ImageFeatures(shard["cls"], patches, (rows, columns), windows=windows)
+            except (SafetensorError, OSError, KeyError, ValueError) as error:
+                raise InputError(
+                    f"{path} holds no whole features: {error}. Encode the images again into a new folder."
+                ) from error
+            yield features
+
+    def _shards(self) -> list[Path]:
+        return sorted(self.folder.glob("[0-9]" * 8 + ".safetensors"))

@@ -1,0 +1,305 @@
+"""The class most people meet: classes in words, photographs in, tags out."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from piaa.batches import Images, feature_batches
+from piaa.classes import Classes, ClassList, encode_classes
+from piaa.config import Config
+from piaa.encoders.base import Encoder, ImageFeatures
+from piaa.encoders.tiled import TiledEncoder
+from piaa.errors import InputError
+from piaa.feature_store import FeatureStore
+from piaa.fitting import Fitted, Gathered, Retained
+from piaa.images import Tiles
+from piaa.labels import label_matrix
+from piaa.prediction import Prediction, make_prediction
+from piaa.report import FitReport
+from piaa.sample import image_ids
+from piaa.scoring import Scorer
+from piaa.thresholds import best_thresholds
+
+
+class EvidenceWarning(UserWarning):
+    """Classes that the fitted images show no evidence of."""
+
+
+class Recognizer:
+    """Tells which classes are in images: zero-shot at once, better after `fit`.
+
+    Args:
+        encoder: Made by `piaa.load_encoder`.
+        classes: Names, a mapping of names to synonyms, or a text file with one class a line; "sofa: couch,
+            settee" describes a class by several words.
+        config: How to learn and score; the default sets nothing per data set.
+        template: Prompt around each class's words. Default: what suits the encoder.
+        tiles: Look at overlapping windows of each picture as well, for things too small for the whole:
+            a number n for n x n windows, or `Tiles`. Costs n * n + 1 passes of the encoder a picture, in
+            fit and predict.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        classes: Classes,
+        *,
+        config: Config | None = None,
+        template: str | None = None,
+        tiles: int | Tiles | None = None,
+    ) -> None:
+        if tiles is not None:
+            tiles = tiles if isinstance(tiles, Tiles) else Tiles(rows=tiles, columns=tiles)
+            encoder = TiledEncoder(encoder, tiles)
+        self.encoder = encoder
+        self.classes = ClassList.of(classes)
+        self.config = config or Config.auto()
+        self.template = encoder.prompt_template if template is None else template
+        self.text = encode_classes(encoder, self.classes, self.template)
+        self.features: FeatureStore | None = None
+        self._gathered: Gathered | None = None
+        self._fitted: Fitted | None = None
+        self._scorer = Scorer.zero_shot(self.text, self.config, encoder.text_scale)
+        self._report: FitReport | None = None
+        self._retained: Retained | None = None
+
+    def __repr__(self) -> str:
+        state = f"fitted on {self.report.n_images} images" if self.is_fitted else "zero-shot"
+        return f"<Recognizer of {len(self.classes)} classes, {self.encoder.spec.name}, {state}>"
+
+    @property
+    def is_fitted(self) -> bool:
+        return self._gathered is not None or self._report is not None
+
+    @property
+    def scorer(self) -> Scorer:
+        """All numbers that scoring uses."""
+        self._finish()
+        return self._scorer
+
+    @property
+    def report(self) -> FitReport:
+        """What the fit found."""
+        self._finish()
+        if self._report is None:
+            raise InputError("There is no report before fit().")
+        return self._report
+
+    def fit(
+        self,
+        images: Images,
+        *,
+        features: str | os.PathLike[str] | None = None,
+        batch_size: int | None = None,
+    ) -> FitReport:
+        """Learn from unlabelled images: a folder, paths, pictures, or `ImageFeatures`.
+
+        Replaces what was learnt before, once all images have been read. With `features=` a folder, the
+        encoded features are kept there, and `with_classes` can learn other classes without the images.
+        """
+        spec = self.encoder.spec
+        store = None if features is None else FeatureStore.create(features, spec)
+        gathered = Gathered(self.text, self.config)
+        self._gather(gathered, store, images, batch_size)
+        report = self._take(gathered, gathered.finish())
+        self.features = store
+        if lost := report.without_evidence:
+            warnings.warn(
+                f"{len(lost)} of {len(self.classes)} classes have little or no evidence in these images, see "
+                f"the report: {', '.join(lost)}.",
+                EvidenceWarning,
+                stacklevel=2,
+            )
+        return report
+
+    def partial_fit(self, images: Images, *, batch_size: int | None = None) -> Self:
+        """Add images to what is learnt. Order and batches do not matter.
+
+        If one cannot be read, those of the batches before it stay added.
+        """
+        if self._gathered is None and self._report is not None:
+            raise InputError(
+                "A loaded recognizer holds its result, not what more images could be added to. "
+                "Fit a new Recognizer on all images."
+            )
+        gathered = self._gathered or Gathered(self.text, self.config)
+        n_before = gathered.n_images
+        try:
+            self._gather(gathered, self.features, images, batch_size)
+        finally:
+            if gathered.n_images > n_before:
+                self._gathered, self._fitted = gathered, None
+        return self
+
+    def merge(self, other: Recognizer) -> Self:
+        """Add what another recognizer of the same classes and encoder learnt from other images.
+
+        A folder of kept features is that of one recognizer's images alone, so it is let go of.
+        """
+        if self._gathered is None or other._gathered is None:
+            raise InputError("Both recognizers must have been fitted (not loaded) to be merged.")
+        if seen := self.encoder.spec.differences(other.encoder.spec.to_dict()):
+            raise InputError(f"The encoders of recognizers to merge differ. {seen}.")
+        self._gathered.merge(other._gathered)
+        self._fitted = None
+        self.features = None
+        return self
+
+    def predict(
+        self,
+        images: Images,
+        *,
+        threshold: float = 0.5,
+        top_k: int | None = None,
+        heatmaps: bool = True,
+        batch_size: int | None = None,
+    ) -> list[Prediction]:
+        """One `Prediction` an image, in order.
+
+        Args:
+            threshold: Tags are classes with at least this score; 0.5 is each class's own threshold.
+            top_k: At most this many tags an image.
+            heatmaps: Keep what `Prediction.heatmap` needs, about 200 KB an image.
+        """
+        stream = self.stream(
+            images, threshold=threshold, top_k=top_k, heatmaps=heatmaps, batch_size=batch_size
+        )
+        return list(stream)
+
+    def stream(
+        self,
+        images: Images,
+        *,
+        threshold: float = 0.5,
+        top_k: int | None = None,
+        heatmaps: bool = True,
+        batch_size: int | None = None,
+    ) -> Iterator[Prediction]:
+        """`predict` one by one, as soon as each batch is encoded."""
+        if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+            raise InputError(f"threshold must be a number in [0, 1], not {threshold!r}.")
+        if top_k is not None and (type(top_k) is not int or top_k < 1):
+            raise InputError(f"top_k must be a whole number of at least 1, not {top_k!r}.")
+        scorer = self.scorer
+        if len(self.classes) == 1 and not self.is_fitted:
+            raise InputError(
+                f"Before fit, a single class ({self.classes.names[0]!r}) has nothing to be compared with. "
+                "Add classes that it could be confused with, or fit first."
+            )
+        batches = feature_batches(self.encoder, images, batch_size=batch_size)
+
+        def predictions() -> Iterator[Prediction]:
+            for batch in batches:
+                for row, scores in enumerate(scorer.scores(batch).cpu()):
+                    yield make_prediction(
+                        scores,
+                        self.classes,
+                        threshold=threshold,
+                        top_k=top_k,
+                        scorer=scorer if heatmaps else None,
+                        features=_half(batch[row : row + 1]) if heatmaps else None,
+                    )
+
+        return predictions()
+
+    def calibrate(self, images: Images, labels: object) -> Tensor:
+        """Set thresholds from some labelled images; returns them, (C,).
+
+        Args:
+            labels: (n, C) of 0 and 1 (array, tensor or nested lists), or one list of class names an image.
+
+        Classes without a positive image keep the threshold they had. More images to learn from
+        (`partial_fit`, `merge`) estimate all thresholds anew.
+        """
+        scorer = self.scorer
+        batches = feature_batches(self.encoder, images)
+        evidence = [scorer.evidence(batch).cpu() for batch in batches]
+        if not evidence:
+            raise InputError("There are no images to calibrate with: the list is empty.")
+        every = torch.cat(evidence)
+        best = best_thresholds(every, label_matrix(labels, self.classes, len(every)))
+        thresholds = torch.where(best.isnan(), scorer.thresholds, best)
+        self._scorer = replace(scorer, thresholds=thresholds)
+        return thresholds
+
+    def with_classes(
+        self, classes: Classes, *, features: str | os.PathLike[str] | None = None
+    ) -> Recognizer:
+        """A recognizer of other classes, learnt from kept features without touching the images.
+
+        Features come from `features=`, else from the folder given to `fit(features=...)`, else from memory
+        if the whole collection is small enough to be there.
+        """
+        other = Recognizer(self.encoder, classes, config=self.config, template=self.template)
+        store = (
+            self.features if features is None else FeatureStore.open(features, self.encoder.spec)
+        )
+        if store is not None:
+            other.fit(store)
+            other.features = store
+        elif self._gathered is not None and self._gathered.sample.complete:
+            other.fit(self._gathered.remembered())
+        else:
+            raise InputError(
+                "The images' features were not kept. Fit with features='some/folder' to learn other classes "
+                "later, or pass features= such a folder."
+            )
+        return other
+
+    def retained(self, features: ImageFeatures, name: str) -> Tensor:
+        """Which patches of images are in a class's bank: (B, M) bool."""
+        self._finish()
+        if self._retained is None:
+            raise InputError("There are no banks before fit().")
+        ids, n_cells = image_ids(features.cls), features.patches.shape[1]
+        return self._retained.marks(self.classes.index(name), ids, n_cells)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the recognizer as one file, whole or not at all."""
+        from piaa.saving import save_recognizer
+
+        save_recognizer(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str], encoder: Encoder | None = None) -> Recognizer:
+        """Read a saved recognizer. Its encoder is loaded as it was, or must equal the one given."""
+        from piaa.saving import load_recognizer
+
+        return load_recognizer(path, encoder)
+
+    def _finish(self) -> None:
+        if self._gathered is not None and self._fitted is None:
+            self._take(self._gathered, self._gathered.finish())
+
+    def _take(self, gathered: Gathered, fitted: Fitted) -> FitReport:
+        self._gathered, self._fitted = gathered, fitted
+        self._scorer, self._retained = fitted.scorer, fitted.retained
+        self._report = FitReport.of(fitted, self.classes)
+        return self._report
+
+    def _gather(
+        self,
+        gathered: Gathered,
+        store: FeatureStore | None,
+        images: Images,
+        batch_size: int | None,
+    ) -> None:
+        n_before = gathered.n_images
+        for batch in feature_batches(self.encoder, images, batch_size=batch_size):
+            gathered.add(batch)
+            if store is not None:
+                store.add(batch)
+        if gathered.n_images == n_before:
+            raise InputError("There are no images to fit on: the list is empty.")
+
+
+def _half(features: ImageFeatures) -> ImageFeatures:
+    """An image's features for keeping: patches in half precision, apart from the batch's memory."""
+    return replace(features, cls=features.cls.clone(), patches=features.patches.cpu().half())

@@ -1,0 +1,148 @@
+"""A recognizer to a file and back: what is written, and what is checked on the way in."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from piaa.artifact import Artifact, load_artifact, save_artifact
+from piaa.classes import ClassList
+from piaa.config import Config
+from piaa.encoders.base import Encoder
+from piaa.encoders.reloading import reload_encoder
+from piaa.errors import ArtifactError, InputError, PiaaError
+from piaa.fitting import Retained
+from piaa.pvcl import Classifier
+from piaa.report import FitReport
+from piaa.scoring import Scales, Scorer
+from piaa.weighting import BranchWeights
+
+if TYPE_CHECKING:
+    from piaa.recognizer import Recognizer
+
+_BROKEN = (InputError, KeyError, TypeError, ValueError, AttributeError)
+
+
+def save_recognizer(recognizer: Recognizer, path: str | os.PathLike[str]) -> None:
+    scorer = recognizer.scorer
+    tensors: dict[str, Tensor] = {"text": scorer.text, "thresholds": scorer.thresholds}
+    tensors |= {f"weights.{name}": value for name, value in vars(scorer.weights).items()}
+    if scorer.classifier is not None and recognizer._retained is not None:
+        tensors |= {f"classifier.{name}": value for name, value in vars(scorer.classifier).items()}
+        tensors |= {f"bank.{name}": value for name, value in vars(recognizer._retained).items()}
+    header: dict[str, Any] = {
+        "classes": recognizer.classes.to_dict(),
+        "template": recognizer.template,
+        "prompts": recognizer.classes.prompts(recognizer.template),
+        "encoder": recognizer.encoder.spec.to_dict(),
+        "source": recognizer.encoder.source,
+        "config": recognizer.config.to_dict(),
+        "scales": vars(scorer.scales),
+        "slope": scorer.slope,
+        "report": recognizer.report.to_dict() if recognizer.is_fitted else None,
+    }
+    save_artifact(path, Artifact(tensors, header))
+
+
+def load_recognizer(path: str | os.PathLike[str], encoder: Encoder | None) -> Recognizer:
+    artifact = load_artifact(path)
+    try:
+        spec, source = dict(artifact.header["encoder"]), str(artifact.header["source"])
+    except _BROKEN as error:
+        raise _not_whole(path, error) from error
+    if encoder is None:
+        encoder = _reload(path, spec, source)
+    if seen := encoder.spec.differences(spec):
+        raise ArtifactError(
+            f"{path} belongs to another encoder than the one here. {seen}. Load that encoder, or fit "
+            "again with this one."
+        )
+    try:
+        return _restore(artifact, encoder)
+    except _BROKEN as error:
+        raise _not_whole(path, error) from error
+
+
+def _not_whole(path: object, error: Exception) -> ArtifactError:
+    reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+    return ArtifactError(f"{path} is not a whole saved recognizer: {reason.rstrip('.')}.")
+
+
+def _reload(path: object, spec: Mapping[str, Any], source: str) -> Encoder:
+    try:
+        return reload_encoder(spec, source)
+    except (PiaaError, *_BROKEN) as error:
+        raise ArtifactError(
+            f"The encoder of {path}, {spec.get('name')!r} from {source}, cannot be loaded: {error} "
+            "If you have it, load it yourself and give it: Recognizer.load(path, encoder)."
+        ) from error
+
+
+def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
+    from piaa.recognizer import Recognizer
+
+    header, tensors = artifact.header, artifact.tensors
+    classes = ClassList.from_dict(header["classes"])
+    report = None if header["report"] is None else FitReport.from_dict(header["report"])
+    _check_tensors(tensors, len(classes), encoder.spec.dim, fitted=report is not None)
+    if report is not None and tuple(row.name for row in report.classes) != classes.names:
+        raise InputError("its report is of other classes")
+    recognizer = Recognizer(
+        encoder, classes, config=Config.from_dict(header["config"]), template=header["template"]
+    )
+    recognizer.text = tensors["text"].to(encoder.device)
+    classifier = None
+    if report is not None:
+        learned = _group(tensors, "classifier").items()
+        classifier = Classifier(**{name: tensor.to(encoder.device) for name, tensor in learned})
+        recognizer._report, recognizer._retained = report, Retained(**_group(tensors, "bank"))
+    recognizer._scorer = Scorer(
+        text=recognizer.text,
+        config=recognizer.config,
+        classifier=classifier,
+        scales=Scales(**{name: _positive(name, v) for name, v in header["scales"].items()}),
+        weights=BranchWeights(**_group(tensors, "weights")),
+        thresholds=tensors["thresholds"],
+        slope=_positive("slope", header["slope"]),
+    )
+    return recognizer
+
+
+def _group(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(f"{prefix}."): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(f"{prefix}.")
+    }
+
+
+def _positive(name: str, value: object) -> float:
+    if not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+        raise InputError(f"{name} must be a positive number, not {value!r}")
+    return float(value)
+
+
+def _check_tensors(tensors: Mapping[str, Tensor], c: int, d: int, *, fitted: bool) -> None:
+    """Names, dtypes and shapes must be those of c classes and d dimensions, numbers finite."""
+    expected: dict[str, tuple[int, ...]] = {"text": (c, d), "thresholds": (c,)}
+    expected |= {f"weights.{name}": (c,) for name in ("text", "learned", "cls", "evidence")}
+    if fitted:
+        n_members = tensors["bank.label"].numel()
+        expected |= {"classifier.weight": (d, c), "classifier.bias": (c,)}
+        expected |= {f"bank.{name}": (n_members,) for name in ("label", "image", "cell")}
+    if names := sorted(expected.keys() ^ tensors.keys()):
+        raise InputError(f"tensors are missing or too many: {', '.join(names)}")
+    for name, shape in expected.items():
+        tensor = tensors[name]
+        dtype = torch.int64 if name.startswith("bank.") else torch.float32
+        if tensor.shape != shape or tensor.dtype != dtype:
+            raise InputError(
+                f"{name} is {tensor.dtype} {tuple(tensor.shape)} in place of {dtype} {shape}"
+            )
+        if not tensor.isfinite().all():
+            raise InputError(f"{name} holds numbers that are not finite")

@@ -1,0 +1,154 @@
+"""What a fit leaves behind: everything that scores an image, as tensors and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from piaa import paa
+from piaa.config import Config
+from piaa.encoders.base import ImageFeatures
+from piaa.errors import InputError, UnknownNameError
+from piaa.pvcl import Classifier
+from piaa.weighting import BranchWeights, even_weights
+
+HeatmapKind = Literal["fused", "learned", "text", "difference"]
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Softmax scales of the three branches."""
+
+    text: float
+    learned: float
+    cls: float
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores images for C classes.
+
+    Attributes:
+        text: (C, D) float32 unit text prototypes.
+        config: decides between the auto form (weighted log-odds) and the published form (`paa.aggregate`).
+        classifier: the learnt branch; None before any fit.
+        scales, weights: of the branches, in the auto form.
+        thresholds: (C,) float32, where each class's evidence is cut.
+        slope: turns evidence above its threshold into a score.
+    """
+
+    text: Tensor
+    config: Config
+    classifier: Classifier | None
+    scales: Scales
+    weights: BranchWeights
+    thresholds: Tensor
+    slope: float
+
+    @staticmethod
+    def zero_shot(text: Tensor, config: Config, scale: float) -> Scorer:
+        """Text alone, on patches and on the whole image; a class needs even odds to be a tag."""
+        n = len(text)
+        scales, weights = Scales(scale, scale, scale), even_weights(n)
+        return Scorer(text, config, None, scales, weights, torch.zeros(n), 1.0)
+
+    @property
+    def published_form(self) -> bool:
+        """Whether scores come from `paa.aggregate`: a classifier, and a config that leaves nothing open."""
+        return self.classifier is not None and self.config.alpha is not None
+
+    def evidence(self, features: ImageFeatures) -> Tensor:
+        """Evidence (B, C) float32 on the scale of log-odds: comparable between images, not classes."""
+        patches, cls = features.patches, features.cls
+        if self.classifier is not None and self.published_form:
+            fused = paa.aggregate(patches, cls, self.text, self.classifier, self.config).fused
+            return paa.log_odds(fused.clamp_min(1e-30).log())
+        total = torch.zeros(len(cls), len(self.text), device=cls.device)
+        for weight, branch in zip(
+            (self.weights.text, self.weights.learned, self.weights.cls),
+            self._branches(patches, cls),
+            strict=True,
+        ):
+            if branch is not None:
+                total += weight.to(cls.device) * branch
+        return total
+
+    def scores(self, features: ImageFeatures) -> Tensor:
+        """Scores (B, C) float32 in [0, 1]; 0.5 is each class's threshold."""
+        evidence = self.evidence(features)
+        return torch.sigmoid(self.slope * (evidence - self.thresholds.to(evidence.device)))
+
+    def _branches(self, patches: Tensor, cls: Tensor) -> Iterator[Tensor | None]:
+        """T, G and g, each (B, C), or None where its weight is 0 for every class."""
+        used = self.weights.text, self.weights.learned, self.weights.cls
+        yield text_branch(patches, self.text, self.scales.text) if used[0].any() else None
+        if self.classifier is None or not used[1].any():
+            yield None
+        else:
+            yield learned_branch(patches, self.classifier, self.scales.learned)
+        yield cls_branch(cls, self.text, self.scales.cls) if used[2].any() else None
+
+    def patch_map(self, patches: Tensor, column: int, kind: HeatmapKind) -> Tensor:
+        """What each patch (M, D) of an image says of one class, (M,) float32.
+
+        `text` and `learned` are probabilities among the classes; `difference` is learned - text, in [-1, 1];
+        `fused` weighs the two as scoring does.
+        """
+        if kind not in get_args(HeatmapKind):
+            raise UnknownNameError("kind of heatmap", kind, get_args(HeatmapKind))
+        patches = patches.to(self.text.device)
+        by_text = self._patch_log_odds(patches, self.text.T, None, self.scales.text)[:, column]
+        if self.classifier is None:
+            if kind in ("learned", "difference"):
+                raise InputError(f"A heatmap of kind {kind!r} needs a fit; before it, use 'text'.")
+            return torch.sigmoid(by_text)
+        divisor = self.config.score_divisor
+        scale = self.scales.learned if divisor is None else 1 / divisor
+        classifier = self.classifier
+        learned = self._patch_log_odds(patches, classifier.weight, classifier.bias, scale)[
+            :, column
+        ]
+        if kind == "text":
+            return torch.sigmoid(by_text)
+        if kind == "learned" or (kind == "fused" and self.published_form):
+            return torch.sigmoid(learned)
+        if kind == "difference":
+            return torch.sigmoid(learned) - torch.sigmoid(by_text)
+        share = self.weights.learned[column] / (
+            self.weights.learned[column] + self.weights.text[column]
+        ).clamp_min(1e-6)
+        return torch.sigmoid(share * learned + (1 - share) * by_text)
+
+    @staticmethod
+    def _patch_log_odds(
+        patches: Tensor, weight: Tensor, bias: Tensor | None, scale: float
+    ) -> Tensor:
+        # Every patch as an image of its own: the maximum over patches is then that patch.
+        return _log_odds(patches[:, None], weight, bias, scale)
+
+
+def text_branch(patches: Tensor, text: Tensor, scale: float) -> Tensor:
+    """T: log-odds (B, C) of the text prototypes in each image's best patch."""
+    return _log_odds(patches, text.T, None, scale)
+
+
+def learned_branch(patches: Tensor, classifier: Classifier, scale: float) -> Tensor:
+    """G: log-odds (B, C) of the learnt classifier in each image's best patch."""
+    return _log_odds(patches, classifier.weight, classifier.bias, scale)
+
+
+def cls_branch(cls: Tensor, text: Tensor, scale: float) -> Tensor:
+    """g: log-odds (B, C) of the text prototypes for the whole image."""
+    return _log_odds(cls[:, None], text.T, None, scale)
+
+
+def _log_odds(patches: Tensor, weight: Tensor, bias: Tensor | None, scale: float) -> Tensor:
+    if weight.shape[1] > 1:
+        return paa.patch_log_odds(patches, weight, bias=bias, scale=scale)
+    # A single class has no rival to be likelier than: its plain scores take the place of log-odds.
+    scores = patches @ weight
+    return scale * (scores if bias is None else scores + bias).amax(dim=1)

@@ -1,0 +1,68 @@
+"""Where to cut: per-class thresholds from unlabelled scores, or from a few labels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from piaa.mixtures import Mixture, fit_mixture
+
+# Below this many images a class's own mixture is noise, and all classes are pooled.
+LEAST_IMAGES = 20
+# Gain of a class's mixture (nats an image) at which its own cut outweighs the pooled one 3 to 1.
+TYPICAL_GAIN = 0.05
+
+
+def estimate_thresholds(scores: Tensor) -> tuple[Tensor, float, Tensor]:
+    """Thresholds (C,), the slope of the log-odds around them, and prevalences (C,), without labels.
+
+    scores is (n, C) float32 over n unlabelled images. The two-component mixture of a class's scores gives
+    every image a probability to hold the class, and so every cut an expected F1; the best cut is taken. It
+    lies below the point where both components are equally likely, as F1 wants. A second cut comes from one
+    mixture of all classes' scores. The less a class's own scores split in two (an absent class is one lump
+    of noise), the more the pooled cut counts, up to half.
+    """
+    pooled = fit_mixture(scores.reshape(-1, 1))
+    level = float(_best_expected_f1(scores.reshape(-1, 1), pooled))
+    if len(scores) < LEAST_IMAGES:
+        thresholds = torch.full((scores.shape[1],), level)
+    else:
+        own = fit_mixture(scores)
+        trust = (0.5 + 0.5 * own.gain / (own.gain + TYPICAL_GAIN)).float()
+        thresholds = trust * _best_expected_f1(scores, own) + (1 - trust) * level
+    prevalence = (scores >= thresholds).float().mean(0)
+    # Scores that are all the same have no slope; of 0 it would make every score 0.5, a tag.
+    slope = float(pooled.slope) or 1.0
+    return thresholds, slope, prevalence
+
+
+def _best_expected_f1(scores: Tensor, mixture: Mixture) -> Tensor:
+    """The score of each column of (n, C) to cut at for the highest expected F1, (C,) float32."""
+    holds = torch.sigmoid(mixture.slope * (scores.double() - mixture.crossing)).nan_to_num(0.5)
+    order = scores.sort(dim=0, descending=True)
+    hits = holds.gather(0, order.indices).cumsum(0)
+    ranks = torch.arange(1, len(scores) + 1, dtype=torch.float64, device=scores.device)[:, None]
+    place = (hits / (ranks + holds.sum(0))).argmax(0)
+    return order.values.gather(0, place[None])[0].float()
+
+
+def best_thresholds(scores: Tensor, labels: Tensor) -> Tensor:
+    """Thresholds (C,) with the highest F1 on labelled scores (n, C); labels is (n, C) bool.
+
+    A class without a positive image keeps NaN: nothing can be said of it. The cut lies halfway to the next
+    lower score, so that it does not hang on one image.
+    """
+    order = scores.sort(dim=0, descending=True)
+    hits = labels.gather(0, order.indices).double().cumsum(0)
+    ranks = torch.arange(1, len(scores) + 1, dtype=torch.float64, device=scores.device)[:, None]
+    f1 = 2 * hits / (ranks + labels.double().sum(0))
+    # Equal scores cannot be cut apart: only the last of them is a place to cut.
+    last = torch.ones_like(f1, dtype=torch.bool)
+    last[:-1] = order.values[:-1] != order.values[1:]
+    place = f1.masked_fill(~last, -1).argmax(0)
+    at = order.values.gather(0, place[None])[0]
+    below = order.values.gather(0, (place + 1).clamp_max(len(scores) - 1)[None])[0]
+    middle = 0.5 * (at + below)
+    # Between neighboring floats there is no middle, and it is rounded to one of the two.
+    cut = torch.where(middle > below, middle, at)
+    return torch.where(labels.any(0), cut, torch.full_like(cut, torch.nan))

@@ -1,0 +1,157 @@
+"""The default on worlds where each branch is strong, weak or useless: it must know without labels."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from piaa import paa
+from piaa.classes import ClassList
+from piaa.config import Config
+from piaa.encoders.base import ImageFeatures
+from piaa.fitting import Fitted, Gathered
+from piaa.report import FitReport
+from piaa.scoring import Scorer, cls_branch, text_branch
+from worlds import World, varied_world
+
+average_precision = pytest.importorskip("sklearn.metrics").average_precision_score
+
+STRONG, WEAK, USELESS = (0.6, 0.3), (0.3, 0.6), (0.0, 0.3)
+FIT = 300
+
+
+def features(world: World, images: slice) -> ImageFeatures:
+    patches = world.patches[images]
+    return ImageFeatures(world.cls[images], patches, (1, patches.shape[1]))
+
+
+def fit(world: World, images: slice, config: Config | None = None) -> Fitted:
+    gathered = Gathered(world.text, config or Config.auto())
+    gathered.add(features(world, images))
+    return gathered.finish()
+
+
+def mean_ap(
+    world: World, images: slice, scores: torch.Tensor, classes: slice = slice(None)
+) -> float:
+    truth, scores = world.labels[images, classes], scores[:, classes]
+    seen = truth.any(0)
+    return 100 * float(
+        average_precision(truth[:, seen].numpy(), scores[:, seen].numpy(), average="macro")
+    )
+
+
+@pytest.mark.parametrize("labels", [(1, 3), (4, 8)], ids=["few labels", "many labels"])
+@pytest.mark.parametrize("cls", [STRONG, WEAK, USELESS], ids=["cls+", "cls", "cls-"])
+@pytest.mark.parametrize("text", [0.75, 0.45], ids=["text+", "text"])
+@pytest.mark.parametrize("n_classes", [5, 20, 80])
+def test_never_below_text_alone_nor_the_published_presets(
+    n_classes: int, text: float, cls: tuple[float, float], labels: tuple[int, int]
+) -> None:
+    if n_classes == 5 and labels[0] > 3:
+        pytest.skip("every class would be in nearly every image")
+    options = {"n_classes": n_classes, "text": text, "cls": cls[0], "cls_noise": cls[1]}
+    world = varied_world(5, FIT + 200, labels=labels, **options)
+    test = slice(FIT, None)
+    fitted = fit(world, slice(FIT))
+    ours = mean_ap(world, test, fitted.scorer.evidence(features(world, test)))
+
+    scales, seen = fitted.scorer.scales, features(world, test)
+    by_patch = mean_ap(world, test, text_branch(seen.patches, world.text, scales.text))
+    by_cls = mean_ap(world, test, cls_branch(seen.cls, world.text, scales.cls))
+    assert ours >= max(by_patch, by_cls) - 0.5
+    for name in ("voc", "coco", "nus"):
+        config = Config.reference(name)
+        published = fit(world, slice(FIT), config).scorer
+        assert ours >= mean_ap(world, test, published.evidence(seen)) - 0.2, name
+
+
+def test_five_hundred_classes() -> None:
+    world = varied_world(6, 600, n_classes=500, n_patches=25, text=0.45)
+    fitted, test = fit(world, slice(400)), slice(400, None)
+    ours = mean_ap(world, test, fitted.scorer.evidence(features(world, test)))
+    seen = features(world, test)
+    by_patch = mean_ap(
+        world, test, text_branch(seen.patches, world.text, fitted.scorer.scales.text)
+    )
+    assert ours >= by_patch - 0.5
+
+
+def test_text_that_knows_nothing_is_not_made_worse() -> None:
+    """Everything is at chance: no branch may be preferred to the point of harm."""
+    world = varied_world(7, FIT + 400, text=0.0, cls=0.6)
+    fitted, test = fit(world, slice(FIT)), slice(FIT, None)
+    seen = features(world, test)
+    ours = mean_ap(world, test, fitted.scorer.evidence(seen))
+    by_patch = mean_ap(
+        world, test, text_branch(seen.patches, world.text, fitted.scorer.scales.text)
+    )
+    assert ours >= by_patch - 1.0  # one standard deviation of a difference at chance here
+
+
+def zero_shot(world: World, fitted: Fitted, images: slice) -> torch.Tensor:
+    seen, scales = features(world, images), fitted.scorer.scales
+    return 0.5 * text_branch(seen.patches, world.text, scales.text) + 0.5 * cls_branch(
+        seen.cls, world.text, scales.cls
+    )
+
+
+@pytest.mark.parametrize("text", [0.6, 0.4])
+def test_learning_curve_starts_at_zero_shot_and_does_not_dip(text: float) -> None:
+    world = varied_world(8, 1300, n_patches=25, text=text, cls=0.6, cls_noise=0.5)
+    test = slice(1000, None)
+    curve = []
+    for n in (20, 100, 1000):
+        fitted = fit(world, slice(n))
+        ours = mean_ap(world, test, fitted.scorer.evidence(features(world, test)))
+        base = mean_ap(world, test, zero_shot(world, fitted, test))
+        assert ours >= base - 0.5, n
+        curve.append(ours)
+    assert curve[0] - 0.5 <= curve[1] <= curve[2] + 0.5
+    assert curve[2] > curve[0]
+
+
+def test_absent_classes_stay_at_zero_shot_and_are_named() -> None:
+    world = varied_world(9, 1000, text=0.5, absent=10, n_without=600)
+    fitted, test = fit(world, slice(600)), slice(600, None)
+    gone, there = slice(10, None), slice(0, 10)
+    ours = fitted.scorer.evidence(features(world, test))
+    base = zero_shot(world, fitted, test)
+    assert mean_ap(world, test, ours, gone) >= mean_ap(world, test, base, gone) - 1.0
+    assert mean_ap(world, test, ours, there) >= mean_ap(world, test, base, there)
+    learned = fitted.scorer.weights.learned
+    assert learned[there].min() > 3 * learned[gone].mean()
+    names = tuple(f"class {index}" for index in range(20))
+    report = FitReport.of(fitted, ClassList(names, tuple((name,) for name in names)))
+    named = set(report.without_evidence)
+    assert len(named & set(names[10:])) >= 9
+    assert len(named & set(names[:10])) <= 1
+
+
+def test_weights_are_weights() -> None:
+    fitted = fit(varied_world(10, 200), slice(200))
+    weights = fitted.scorer.weights
+    total = weights.text + weights.learned + weights.cls
+    torch.testing.assert_close(total, torch.ones_like(total))
+    for part in (weights.text, weights.learned, weights.cls, weights.evidence):
+        assert ((part >= 0) & (part <= 1)).all()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_next_to_no_images(n: int) -> None:
+    world = varied_world(11, 50)
+    fitted = fit(world, slice(n))
+    evidence = fitted.scorer.evidence(features(world, slice(n, None)))
+    assert evidence.isfinite().all()
+    assert isinstance(fitted.scorer, Scorer)
+
+
+def test_published_form_ranks_as_aggregate() -> None:
+    world = varied_world(12, 200)
+    config = Config.reference("voc")
+    scorer = fit(world, slice(150), config).scorer
+    seen = features(world, slice(150, None))
+    fused = paa.aggregate(seen.patches, seen.cls, world.text, scorer.classifier, config).fused
+    evidence = scorer.evidence(seen)
+    for column in range(20):
+        assert torch.equal(evidence[:, column].argsort(), fused[:, column].argsort())

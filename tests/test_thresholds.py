@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from piaa.thresholds import best_thresholds, estimate_thresholds
+
+SHARES = (0.04, 0.1, 0.3, 0.6)
+
+
+def world(seed: int, n: int, distance: float) -> tuple[Tensor, Tensor]:
+    """Scores (n, C) and labels: every class at a place and of a spread of its own."""
+    rng = np.random.RandomState(seed)
+    labels = rng.rand(n, len(SHARES)) < np.array(SHARES)
+    scores = rng.standard_normal(labels.shape) + distance * labels
+    return torch.from_numpy(scores - 3).float(), torch.from_numpy(labels)
+
+
+def f1(tagged: Tensor, labels: Tensor) -> Tensor:
+    return 2 * (tagged & labels).sum(0) / (tagged.sum(0) + labels.sum(0))
+
+
+class TestWithoutLabels:
+    @pytest.mark.parametrize(("distance", "least"), [(6.0, 0.99), (4.0, 0.97), (3.0, 0.94)])
+    def test_near_the_best_in_hindsight(self, distance: float, least: float) -> None:
+        scores, labels = world(0, 2000, distance)
+        thresholds, slope, prevalence = estimate_thresholds(scores)
+        best = f1(scores >= best_thresholds(scores, labels), labels)
+        found = f1(scores >= thresholds, labels)
+        assert (found / best).mean() > least
+        assert slope > 0
+        assert torch.equal(prevalence, (scores >= thresholds).float().mean(0))
+        assert (prevalence - torch.tensor(SHARES)).abs().max() < 0.06
+
+    def test_few_images_share_one_cut(self) -> None:
+        scores, _ = world(1, 12, 5.0)
+        thresholds, _, _ = estimate_thresholds(scores)
+        assert len(thresholds.unique()) == 1
+
+    @pytest.mark.parametrize("n", [1, 2, 5, 40])
+    def test_constant_and_tiny(self, n: int) -> None:
+        mixed = torch.cat([torch.zeros(n, 1), torch.full((n, 1), 5.0), torch.randn(n, 1)], 1)
+        for scores in (torch.full((n, 1), -2.0), mixed):
+            thresholds, slope, prevalence = estimate_thresholds(scores)
+            assert thresholds.isfinite().all()
+            assert thresholds.dtype == torch.float32
+            assert 0 < slope < float("inf")
+            assert ((prevalence >= 0) & (prevalence <= 1)).all()
+
+    def test_order_does_not_matter(self) -> None:
+        scores, _ = world(2, 200, 4.0)
+        one, other = estimate_thresholds(scores), estimate_thresholds(scores.flip(0))
+        torch.testing.assert_close(one[0], other[0])
+
+
+class TestWithLabels:
+    @settings(max_examples=60, deadline=None)
+    @given(
+        scores=st.lists(st.sampled_from([-1.0, 0.0, 0.25, 0.5, 2.0]), min_size=1, max_size=9),
+        data=st.data(),
+    )
+    def test_no_cut_is_better(self, scores: list[float], data: st.DataObject) -> None:
+        n = len(scores)
+        labels = torch.tensor(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)))[:, None]
+        values = torch.tensor(scores)[:, None]
+        found = best_thresholds(values, labels)
+        if not labels.any():
+            assert found.isnan().all()
+            return
+        every = [float(f1(values >= cut, labels)) for cut in (*scores, 99.0)]
+        assert float(f1(values >= found, labels)) == pytest.approx(max(every))
+
+    def test_between_the_two_scores(self) -> None:
+        scores = torch.tensor([[3.0], [2.0], [0.0], [-1.0]])
+        labels = torch.tensor([[1], [1], [0], [0]]).bool()
+        assert best_thresholds(scores, labels).tolist() == [1.0]
+
+    def test_neighboring_floats_are_told_apart(self) -> None:
+        for start in (1.0, 1.0 + 2**-23, -3.0):
+            low = torch.tensor(start)
+            high = torch.nextafter(low, torch.tensor(9.0))
+            scores = torch.stack([low, high])[:, None]
+            found = best_thresholds(scores, torch.tensor([[False], [True]]))
+            assert (scores >= found).flatten().tolist() == [False, True]
