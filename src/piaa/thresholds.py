@@ -10,7 +10,7 @@ from piaa.mixtures import Mixture, fit_mixture
 # Below this many images a class's own mixture is noise, and all classes are pooled.
 LEAST_IMAGES = 20
 # Gain of a class's mixture (nats an image) at which its own cut outweighs the pooled one 3 to 1.
-TYPICAL_GAIN = 0.05
+TYPICAL_GAIN = 0.005
 
 
 def estimate_thresholds(scores: Tensor) -> tuple[Tensor, float, Tensor]:
