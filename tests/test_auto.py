@@ -155,3 +155,15 @@ def test_published_form_ranks_as_aggregate() -> None:
     evidence = scorer.evidence(seen)
     for column in range(20):
         assert torch.equal(evidence[:, column].argsort(), fused[:, column].argsort())
+
+
+def test_scores_rank_as_evidence_without_ties() -> None:
+    """A sigmoid that is too steep would round many scores to 1, and average precision would suffer."""
+    world = varied_world(13, 500)
+    scorer = fit(world, slice(300)).scorer
+    seen = features(world, slice(300, None))
+    evidence, scores = scorer.evidence(seen), scorer.scores(seen)
+    for column in range(20):
+        assert torch.equal(evidence[:, column].argsort(), scores[:, column].argsort())
+    assert scores.max() < 1 - 1e-4
+    assert mean_ap(world, slice(300, None), scores) == mean_ap(world, slice(300, None), evidence)

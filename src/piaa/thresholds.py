@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -14,7 +16,7 @@ TYPICAL_GAIN = 0.005
 
 
 def estimate_thresholds(scores: Tensor) -> tuple[Tensor, float, Tensor]:
-    """Thresholds (C,), the slope of the log-odds around them, and prevalences (C,), without labels.
+    """Thresholds (C,), a slope for the scores around them, and prevalences (C,), without labels.
 
     scores is (n, C) float32 over n unlabelled images. The two-component mixture of a class's scores gives
     every image a probability to hold the class, and so every cut an expected F1; the best cut is taken. It
@@ -31,9 +33,17 @@ def estimate_thresholds(scores: Tensor) -> tuple[Tensor, float, Tensor]:
         trust = (0.5 + 0.5 * own.gain / (own.gain + TYPICAL_GAIN)).float()
         thresholds = trust * _best_expected_f1(scores, own) + (1 - trust) * level
     prevalence = (scores >= thresholds).float().mean(0)
-    # Scores that are all the same have no slope; of 0 it would make every score 0.5, a tag.
-    slope = float(pooled.slope) or 1.0
-    return thresholds, slope, prevalence
+    return thresholds, _slope(scores - thresholds), prevalence
+
+
+def _slope(margins: Tensor) -> float:
+    """Scale of the sigmoid on (n, C) distances from the thresholds: a class's surest image gets 0.99.
+
+    That is, on average over classes. The slope of the mixture's own log-odds would be several times as
+    steep, and half of all scores would round to 1, where they rank no more.
+    """
+    surest = float(margins.amax(0).clamp_min(0).mean())
+    return math.log(99) / surest if surest > 1e-6 else 1.0
 
 
 def _best_expected_f1(scores: Tensor, mixture: Mixture) -> Tensor:

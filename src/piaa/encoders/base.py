@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from piaa.errors import InputError
@@ -156,3 +159,15 @@ class Encoder(Protocol):
     def encode_pixels(self, pixels: Tensor) -> ImageFeatures: ...
 
     def encode_text(self, texts: Sequence[str]) -> Tensor: ...
+
+
+def encode_at_once(
+    encoder: Encoder, images: ImageSource | Iterable[ImageSource], batch_size: int | None
+) -> ImageFeatures:
+    """What an encoder streams, as one object. A single picture need not be in a list."""
+    if isinstance(images, str | os.PathLike | Image.Image | np.ndarray):
+        images = [images]
+    parts = list(encoder.stream_images(images, batch_size=batch_size))
+    if not parts:
+        raise InputError("There are no images to encode: the list is empty.")
+    return ImageFeatures.concatenate(parts)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from torch import Tensor, nn
 
 from piaa.encoders.architecture import Architecture
-from piaa.encoders.base import EncoderSpec, ImageFeatures
+from piaa.encoders.base import EncoderSpec, ImageFeatures, encode_at_once
 from piaa.encoders.eva import eva_vision_tower
 from piaa.encoders.frontends.base import Frontend
 from piaa.encoders.text import TextTower
@@ -100,12 +97,7 @@ class ClipEncoder:
 
         The first picture that cannot be read raises an `ImageError` that names it.
         """
-        if isinstance(images, str | os.PathLike | Image.Image | np.ndarray):
-            images = [images]
-        parts = list(self.stream_images(images, batch_size=batch_size))
-        if not parts:
-            raise InputError("There are no images to encode: the list is empty.")
-        return ImageFeatures.concatenate(parts)
+        return encode_at_once(self, images, batch_size)
 
     def stream_images(
         self, images: Iterable[ImageSource], *, batch_size: int | None = None

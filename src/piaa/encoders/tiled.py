@@ -10,12 +10,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, NoReturn
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
-from piaa.encoders.base import Encoder, EncoderSpec, ImageFeatures
+from piaa.encoders.base import Encoder, EncoderSpec, ImageFeatures, encode_at_once
 from piaa.errors import InputError
 from piaa.images import ImageSource, Placement, Tiles, open_image, preprocess
 from piaa.images.opening import describe_source
@@ -102,12 +101,7 @@ class TiledEncoder:
 
         The first picture that cannot be read raises an `ImageError` that names it.
         """
-        if isinstance(images, str | os.PathLike | Image.Image | np.ndarray):
-            images = [images]
-        parts = list(self.stream_images(images, batch_size=batch_size))
-        if not parts:
-            raise InputError("There are no images to encode: the list is empty.")
-        return ImageFeatures.concatenate(parts)
+        return encode_at_once(self, images, batch_size)
 
     def stream_images(
         self, images: Iterable[ImageSource], *, batch_size: int | None = None

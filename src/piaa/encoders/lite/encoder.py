@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -11,13 +10,11 @@ from functools import cached_property
 from threading import Lock
 from typing import Literal
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from torch import Tensor
 
-from piaa.encoders.base import EncoderSpec, ImageFeatures
+from piaa.encoders.base import EncoderSpec, ImageFeatures, encode_at_once
 from piaa.encoders.lite.lexicon import load_lexicon
 from piaa.encoders.lite.minilm import MiniLm, load_minilm
 from piaa.encoders.lite.network import DIM, STRIDE, fold_network, run_network
@@ -94,12 +91,7 @@ class LiteEncoder:
 
         The first picture that cannot be read raises an `ImageError` that names it.
         """
-        if isinstance(images, str | os.PathLike | Image.Image | np.ndarray):
-            images = [images]
-        parts = list(self.stream_images(images, batch_size=batch_size))
-        if not parts:
-            raise InputError("There are no images to encode: the list is empty.")
-        return ImageFeatures.concatenate(parts)
+        return encode_at_once(self, images, batch_size)
 
     def stream_images(
         self, images: Iterable[ImageSource], *, batch_size: int | None = None
