@@ -156,3 +156,13 @@ def _directions(rows: int, columns: int) -> Tensor:
 def _noise(text: str) -> Tensor:
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
     return normalize(torch.from_numpy(np.random.RandomState(seed).standard_normal(DIM)), dim=0)
+
+
+CLASSES = ["red", "green", "blue"]
+SMALL_BANKS = Config(bank_size=8, bank_floor=8)
+
+
+def pictures(count: int = 12) -> list[Image.Image]:
+    """Colored squares, one or two colors a picture."""
+    kinds = (["red"], ["green"], ["blue"], ["red", "blue"], ["green", "red"])
+    return [squares(i, kinds[i % len(kinds)]) for i in range(count)]

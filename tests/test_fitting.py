@@ -9,15 +9,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 from torch.nn.functional import normalize
 
 from comparing import all_scores, assert_same
 from fake_encoder import (
+    CLASSES,
+    SMALL_BANKS,
     ColorEncoder,
     FeatureEncoder,
     features_of,
     names_of,
+    pictures,
     recognizer_of,
     squares,
 )
@@ -28,14 +30,6 @@ from piaa.recognizer import EvidenceWarning
 from worlds import patch_world
 
 pytestmark = pytest.mark.filterwarnings("ignore::piaa.recognizer.EvidenceWarning")
-
-CLASSES = ["red", "green", "blue"]
-SMALL_BANKS = Config(bank_size=8, bank_floor=8)
-
-
-def pictures(count: int = 12) -> list[Image.Image]:
-    kinds = (["red"], ["green"], ["blue"], ["red", "blue"], ["green", "red"])
-    return [squares(i, kinds[i % len(kinds)]) for i in range(count)]
 
 
 class TestMerging:

@@ -3,31 +3,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from comparing import all_scores
 from fake_encoder import (
+    CLASSES,
     ColorEncoder,
     FeatureEncoder,
     features_of,
     names_of,
+    pictures,
     recognizer_of,
-    squares,
 )
-from piaa import Config, Recognizer, sample
+from piaa import Recognizer, sample
 from piaa.errors import InputError
 from piaa.images import Tiles
 from worlds import patch_world
 
 pytestmark = pytest.mark.filterwarnings("ignore::piaa.recognizer.EvidenceWarning")
-
-CLASSES = ["red", "green", "blue"]
-SMALL_BANKS = Config(bank_size=8, bank_floor=8)
-
-
-def pictures(count: int = 12) -> list[Image.Image]:
-    kinds = (["red"], ["green"], ["blue"], ["red", "blue"], ["green", "red"])
-    return [squares(i, kinds[i % len(kinds)]) for i in range(count)]
 
 
 class TestWithClasses:

@@ -13,7 +13,7 @@ from piaa.fitting import Fitted
 # A class whose learnt branch has less than this share of its full weight stays with the text.
 LEAST_EVIDENCE = 0.1
 # A bank this much less sure than those of the surest classes is likely to be filled by look-alikes. On VOC
-# with half of the classes removed this names 8 of 10 of them and 1 of 10 others.
+# with half of the classes removed the report names 5 or 6 of 10 of them and 1 of 10 others (four draws).
 LEAST_CONFIDENCE = 0.7
 
 
