@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 import piaa
+from browsing import CHROMIUM_FLAGS, Browser, chromium_path
 from piaa.encoders.clip import ClipEncoder
 from recipe import clip_checkpoint, eva_checkpoint
 
@@ -43,3 +44,15 @@ def load(clip_file: Path, eva_file: Path) -> Callable[..., ClipEncoder]:
         return piaa.load_encoder(weights=eva_file, **options)
 
     return load
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's chromium; tests that want it are skipped where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if (path := chromium_path()) is None:
+        pytest.skip("no chromium on this machine (Debian: apt-get install chromium)")
+    with playwright.sync_playwright() as session:
+        chromium = session.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
+        yield Browser(chromium)
+        chromium.close()
