@@ -16,7 +16,7 @@ from typing import Any, Literal, cast, get_args
 from piaa.errors import InputError, UnknownNameError
 
 BankMeans = Literal["plain", "probability"]
-Purify = Literal["none", "own-bank", "regroup"]
+Purify = Literal["none", "own-bank", "regroup", "auto"]
 Covariance = Literal["population", "sample"]
 
 _CHOICES = {
@@ -49,8 +49,12 @@ class Config:
 
     Stages II and III, purification and classifier:
         purify: "none"; "own-bank" keeps the upper tail of each bank (paper); "regroup" first
-            moves every vector to the class that scores it highest (published code).
-        purify_scale: factor on the scores inside stage II's softmax; `None` when `purify="none"`.
+            moves every vector to the class that scores it highest (published code); "auto"
+            mixes the regrouped classifier into the plain one as far as, on the other half of the
+            collection, it splits images more clearly (`Recognizer`; `pvcl.learn` alone has no
+            halves and stays with the plain one).
+        purify_scale: factor on the scores inside stage II's softmax; `None` when `purify` is
+            "none" or "auto".
         covariance: "population" divides by n; "sample" centers once more and divides by n - 1.
         shrinkage: factor on the trace term that regularizes the covariance.
         log_prior: whether the bias holds log(1 / C), a constant without effect on any softmax.
@@ -74,7 +78,7 @@ class Config:
     bank_floor: int = 64
     text_scale: float | None = None
     bank_means: BankMeans = "plain"
-    purify: Purify = "none"
+    purify: Purify = "auto"
     purify_scale: float | None = None
     covariance: Covariance = "population"
     shrinkage: float = 10.0
@@ -114,10 +118,10 @@ class Config:
                 'bank_means="probability" weights by the text softmax and needs its scale: '
                 'set text_scale (the published code uses 60), or bank_means="plain".'
             )
-        if (self.purify == "none") != (self.purify_scale is None):
+        if (self.purify in ("none", "auto")) != (self.purify_scale is None):
             raise InputError(
                 f"purify={self.purify!r} with purify_scale={self.purify_scale!r}: purification "
-                'needs a scale, and purify="none" takes none.'
+                'needs a scale, and purify="none" or "auto" takes none.'
             )
 
     @classmethod

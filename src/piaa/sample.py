@@ -7,6 +7,7 @@ shards' lowest, so samples merge like banks do.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -56,6 +57,7 @@ class Sample:
 
     def __init__(self) -> None:
         self.complete = True
+        self._ceiling: int | None = None
         self.ids = torch.empty(0, dtype=torch.int64)
         self._patches = torch.empty(0, dtype=torch.float16)
         self._cls = torch.empty(0)
@@ -106,7 +108,11 @@ class Sample:
         known = set(self.ids.tolist())
         fresh: dict[int, int] = {}
         for place, value in enumerate(ids.tolist()):
-            if value not in known:
+            if value in known:
+                continue
+            if self._ceiling is not None and value > self._ceiling:
+                self.complete = False
+            else:
                 fresh.setdefault(value, place)
         offered = torch.tensor(list(fresh), dtype=torch.int64)
         union = torch.cat([self.ids, offered])
@@ -129,4 +135,32 @@ class Sample:
         """Add what another sample of the same collection holds."""
         if len(other):
             self.update(other.patches, other.cls, other.ids)
-            self.complete = self.complete and other.complete
+        self.complete = self.complete and other.complete
+
+    def successor(self) -> Sample:
+        """An empty sample that keeps of later images only those that can enter this one.
+
+        Merged with this one it gives what an empty sample would have given.
+        """
+        later = Sample()
+        if len(self) and len(self) == capacity(*self.patches.shape[1:]):
+            later._ceiling = int(self.ids.max())
+        return later
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything as plain tensors, by ascending id: equal samples have equal states."""
+        order = self.order()
+        return {
+            "ids": self.ids[order],
+            "patches": self.patches[order],
+            "cls": self.cls[order],
+            "complete": torch.tensor(self.complete),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Tensor]) -> Sample:
+        """The inverse of `state`."""
+        sample = cls()
+        sample.ids, sample._patches, sample._cls = state["ids"], state["patches"], state["cls"]
+        sample.complete = bool(state["complete"])
+        return sample

@@ -16,9 +16,9 @@ from piaa.config import Config
 from piaa.encoders.base import Encoder
 from piaa.encoders.reloading import reload_encoder
 from piaa.errors import ArtifactError, InputError, PiaaError
-from piaa.fitting import Retained
+from piaa.finishing import Retained
+from piaa.fit_report import FitReport
 from piaa.pvcl import Classifier
-from piaa.report import FitReport
 from piaa.scoring import Scales, Scorer
 from piaa.weighting import BranchWeights
 
@@ -29,12 +29,19 @@ _BROKEN = (InputError, KeyError, TypeError, ValueError, AttributeError)
 
 
 def save_recognizer(recognizer: Recognizer, path: str | os.PathLike[str]) -> None:
+    save_artifact(path, as_artifact(recognizer))
+
+
+def as_artifact(recognizer: Recognizer) -> Artifact:
+    """All that is saved of a recognizer."""
     scorer = recognizer.scorer
     tensors: dict[str, Tensor] = {"text": scorer.text, "thresholds": scorer.thresholds}
     tensors |= {f"weights.{name}": value for name, value in vars(scorer.weights).items()}
     if scorer.classifier is not None and recognizer._retained is not None:
         tensors |= {f"classifier.{name}": value for name, value in vars(scorer.classifier).items()}
         tensors |= {f"bank.{name}": value for name, value in vars(recognizer._retained).items()}
+    if scorer.whole is not None:
+        tensors |= {f"whole.{name}": value for name, value in vars(scorer.whole).items()}
     header: dict[str, Any] = {
         "classes": recognizer.classes.to_dict(),
         "template": recognizer.template,
@@ -46,7 +53,7 @@ def save_recognizer(recognizer: Recognizer, path: str | os.PathLike[str]) -> Non
         "slope": scorer.slope,
         "report": recognizer.report.to_dict() if recognizer.is_fitted else None,
     }
-    save_artifact(path, Artifact(tensors, header))
+    return Artifact(tensors, header)
 
 
 def load_recognizer(path: str | os.PathLike[str], encoder: Encoder | None) -> Recognizer:
@@ -98,8 +105,7 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
     recognizer.text = tensors["text"].to(encoder.device)
     classifier = None
     if report is not None:
-        learned = _group(tensors, "classifier").items()
-        classifier = Classifier(**{name: tensor.to(encoder.device) for name, tensor in learned})
+        classifier = _classifier(tensors, "classifier", encoder.device)
         recognizer._report, recognizer._retained = report, Retained(**_group(tensors, "bank"))
     recognizer._scorer = Scorer(
         text=recognizer.text,
@@ -109,6 +115,7 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
         weights=BranchWeights(**_group(tensors, "weights")),
         thresholds=tensors["thresholds"],
         slope=_positive("slope", header["slope"]),
+        whole=_classifier(tensors, "whole", encoder.device) if "whole.weight" in tensors else None,
     )
     return recognizer
 
@@ -121,6 +128,12 @@ def _group(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     }
 
 
+def _classifier(
+    tensors: Mapping[str, Tensor], prefix: str, device: torch.device
+) -> Classifier:
+    return Classifier(**{k: v.to(device) for k, v in _group(tensors, prefix).items()})
+
+
 def _positive(name: str, value: object) -> float:
     if not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
         raise InputError(f"{name} must be a positive number, not {value!r}")
@@ -130,11 +143,14 @@ def _positive(name: str, value: object) -> float:
 def _check_tensors(tensors: Mapping[str, Tensor], c: int, d: int, *, fitted: bool) -> None:
     """Names, dtypes and shapes must be those of c classes and d dimensions, numbers finite."""
     expected: dict[str, tuple[int, ...]] = {"text": (c, d), "thresholds": (c,)}
-    expected |= {f"weights.{name}": (c,) for name in ("text", "learned", "cls", "evidence")}
+    branches = ("text", "learned", "cls", "whole", "evidence", "presence")
+    expected |= {f"weights.{name}": (c,) for name in branches}
     if fitted:
         n_members = tensors["bank.label"].numel()
         expected |= {"classifier.weight": (d, c), "classifier.bias": (c,)}
         expected |= {f"bank.{name}": (n_members,) for name in ("label", "image", "cell")}
+        if any(name.startswith("whole.") for name in tensors):
+            expected |= {"whole.weight": (d, c), "whole.bias": (c,)}
     if names := sorted(expected.keys() ^ tensors.keys()):
         raise InputError(f"tensors are missing or too many: {', '.join(names)}")
     for name, shape in expected.items():

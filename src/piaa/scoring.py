@@ -36,6 +36,7 @@ class Scorer:
         text: (C, D) float32 unit text prototypes.
         config: decides between the auto form (weighted log-odds) and the published form (`paa.aggregate`).
         classifier: the learnt branch; None before any fit.
+        whole: the learnt classifier of the global vector; None where it has no weight.
         scales, weights: of the branches, in the auto form.
         thresholds: (C,) float32, where each class's evidence is cut.
         slope: turns evidence above its threshold into a score.
@@ -48,6 +49,7 @@ class Scorer:
     weights: BranchWeights
     thresholds: Tensor
     slope: float
+    whole: Classifier | None = None
 
     @staticmethod
     def zero_shot(text: Tensor, config: Config, scale: float) -> Scorer:
@@ -68,8 +70,9 @@ class Scorer:
             fused = paa.aggregate(patches, cls, self.text, self.classifier, self.config).fused
             return paa.log_odds(fused.clamp_min(1e-30).log())
         total = torch.zeros(len(cls), len(self.text), device=cls.device)
+        weights = self.weights
         for weight, branch in zip(
-            (self.weights.text, self.weights.learned, self.weights.cls),
+            (weights.text, weights.learned, weights.cls, weights.whole),
             self._branches(patches, cls),
             strict=True,
         ):
@@ -83,7 +86,7 @@ class Scorer:
         return torch.sigmoid(self.slope * (evidence - self.thresholds.to(evidence.device)))
 
     def _branches(self, patches: Tensor, cls: Tensor) -> Iterator[Tensor | None]:
-        """T, G and g, each (B, C), or None where its weight is 0 for every class."""
+        """T, G, g and h, each (B, C), or None where its weight is 0 for every class."""
         used = self.weights.text, self.weights.learned, self.weights.cls
         yield text_branch(patches, self.text, self.scales.text) if used[0].any() else None
         if self.classifier is None or not used[1].any():
@@ -91,6 +94,7 @@ class Scorer:
         else:
             yield learned_branch(patches, self.classifier, self.scales.learned)
         yield cls_branch(cls, self.text, self.scales.cls) if used[2].any() else None
+        yield None if self.whole is None else self.whole.scores(cls)
 
     def patch_map(self, patches: Tensor, column: int, kind: HeatmapKind) -> Tensor:
         """What each patch (M, D) of an image says of one class, (M,) float32.

@@ -15,7 +15,9 @@ LEAST_IMAGES = 20
 TYPICAL_GAIN = 0.005
 
 
-def estimate_thresholds(scores: Tensor) -> tuple[Tensor, float, Tensor]:
+def estimate_thresholds(
+    scores: Tensor, presence: Tensor | None = None
+) -> tuple[Tensor, float, Tensor]:
     """Thresholds (C,), a slope for the scores around them, and prevalences (C,), without labels.
 
     scores is (n, C) float32 over n unlabelled images. The two-component mixture of a class's scores gives
@@ -23,6 +25,9 @@ def estimate_thresholds(scores: Tensor) -> tuple[Tensor, float, Tensor]:
     lies below the point where both components are equally likely, as F1 wants. A second cut comes from one
     mixture of all classes' scores. The less a class's own scores split in two (an absent class is one lump
     of noise), the more the pooled cut counts, up to half.
+
+    presence (C,) in [0, 1] tells how far the images seem to hold a class at all. One that they do not hold
+    must not be cut at the top of its own noise: it needs the pooled cut at least.
     """
     pooled = fit_mixture(scores.reshape(-1, 1))
     level = float(_best_expected_f1(scores.reshape(-1, 1), pooled))
@@ -32,6 +37,9 @@ def estimate_thresholds(scores: Tensor) -> tuple[Tensor, float, Tensor]:
         own = fit_mixture(scores)
         trust = (0.5 + 0.5 * own.gain / (own.gain + TYPICAL_GAIN)).float()
         thresholds = trust * _best_expected_f1(scores, own) + (1 - trust) * level
+    if presence is not None:
+        lifted = thresholds.clamp_min(level)
+        thresholds = presence * thresholds + (1 - presence) * lifted
     prevalence = (scores >= thresholds).float().mean(0)
     return thresholds, _slope(scores - thresholds), prevalence
 

@@ -1,25 +1,27 @@
 """How far to trust each branch of evidence, without a label.
 
-Three branches score every image for every class, as log-odds: T, the text prototypes on patches; G, the
-classifier learnt from the banks on patches; g, the text prototypes on the global vector. Each may be the best
-one or useless, depending on encoder and collection. What tells them apart on unlabelled images:
+Four branches score every image for every class. Three are log-odds: T, the text prototypes on patches; G,
+the classifier learnt from the banks on patches; g, the text prototypes on the global vector. The fourth, h,
+is a classifier of the global vector learnt from what the other three say (`piaa.whole`). Each may be the
+best one or useless, depending on encoder and collection. What tells them apart on unlabelled images:
 
-- **Against the global branch: bimodality.** Scores that know a class split into images with and without
-  it; scores that do not are one Gaussian. The mean log-likelihood gain of two components over one, over
-  classes, is compared between g and T. (The lead of the best class over the second, which would be simpler,
-  fails where images hold many labels.)
-- **Against the learnt branch: the widest gap.** Bank clusters are always bimodal, right or wrong, so
-  bimodality cannot judge them. But a classifier that is unsure confuses classes within an image: the widest
-  gap between an image's sorted, standardized scores shrinks. It is compared between X and T, where X is G
-  *cross-fitted*: every image is scored by the banks of the other half of the collection. Judged on images
-  whose own patches are in the banks, any classifier looks sure.
-- **Class by class: evidence.** G counts for a class as far as X finds images of it: a class that is absent
-  from the collection has none and stays with the text.
+- **Bimodality.** Scores that know a class split into images with and without it; scores that do not are one
+  Gaussian. The log-likelihood gain of two components over one compares g with T. (The lead of the best
+  class over the second, which would be simpler, fails where images hold many labels.)
+- **Cross-fitting.** A learnt classifier looks sure on images whose own patches are in its banks. X is G with
+  every image scored by the banks of the other half of the collection; only X is judged.
+- **The widest gap.** A classifier that is unsure confuses classes within an image: the widest gap between an
+  image's sorted, standardized scores shrinks. It compares X with T.
+- **Clear splits.** Where X splits a class by half a nat an image and more, the class is certainly there;
+  where most classes do and T does not, the text is the weak one and its share goes to the learnt branch.
+- **Agreement.** A class that is absent from the collection is claimed by look-alikes: the images that T
+  ranks highest are then others' for g, and X finds it where it finds a class that agrees better with its
+  text. And h is worth as much as, cross-fitted, it agrees with the rest.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -29,6 +31,7 @@ from piaa.mixtures import fit_mixture
 # None of these is set per data set; docs/method.md shows how little the result depends on each.
 GLOBAL_SHARE = 0.5  # weight of g where it is as informative as T
 LEARNED_SHARE = 0.5  # weight of G where it is trusted and has evidence
+WHOLE_SHARE = 0.4  # most that h takes from the others
 MIDPOINT = 0.12  # ratio of gains (g to T) at which g gets half of its share
 SHARPNESS = 3.0  # how fast it falls below
 PRIOR_GAIN = 2.0  # nats over all images; with few images no ratio is believed and g keeps its share
@@ -37,44 +40,111 @@ DOUBT = 20.0  # exponent on the ratio of gaps, which is near 1: 0.95 leaves 36 %
 LEAD = 1.0  # a gap below this many standard deviations finds nothing
 TAIL = 0.02  # share of images that form a class's upper tail
 TAIL_DOUBT = 12.0  # exponent on the ratio of tails, X to T, where X's is the shorter
+CLEAR = (0.6, 1.0)  # gain of X in nats an image from which, and to which, a class splits clearly
+MOST_CLEAR = (0.6, 0.8)  # share of such classes that vouches for the rest
+OUTDONE = (2.0, 3.0)  # median ratio of gains, X to T or g, at which that branch gives up its share
+PRESENT = (1.15, 1.6)  # agreement of T and g on a class, 2 at most, between absent and present
+GHOST = (
+    0.6,
+    0.9,
+)  # correlation with a class that agrees better with its text, at which X finds that one
+FOR_LEARNED = (0.0, 0.45)  # presence that G needs,
+FOR_WHOLE = (0.55, 1.0)  # and that h needs, which knows nothing but what it was taught
+HALF_AGREEMENT = 0.35  # correlation of h with the rest at which it gets half of its share
 
 
 @dataclass(frozen=True)
 class BranchWeights:
-    """Weights (C,) float32 of the three branches; they sum to 1 for every class.
+    """Weights (C,) float32 of the four branches; they sum to 1 for every class.
 
     Attributes:
-        text, learned, cls: of T, G and g.
-        evidence: (C,) float32 in [0, 1], how far the collection shows the class at all.
+        text, learned, cls, whole: of T, G, g and h.
+        evidence: (C,) float32 in [0, 1], how far the learnt classifier finds images of the class.
+        presence: (C,) float32 in [0, 1], how far the collection seems to hold the class at all.
     """
 
     text: Tensor
     learned: Tensor
     cls: Tensor
+    whole: Tensor
     evidence: Tensor
+    presence: Tensor
 
-    def fuse(self, text: Tensor, learned: Tensor, cls: Tensor) -> Tensor:
-        """Weighted sum of branch scores (B, C)."""
-        return self.text * text + self.learned * learned + self.cls * cls
-
-
-def weigh(text: Tensor, crossfit: Tensor, cls: Tensor) -> BranchWeights:
-    """Weights from the branch scores (n, C) float32 of n unlabelled images: T, X and g."""
-    n, n_classes = text.shape
-    if n < 4 or n_classes < 2:
-        return even_weights(n_classes)
-    cls_weight = _global_weight(_information(text), _information(cls), n)
-    trust = min(1.0, _mean_gap(crossfit) / max(_mean_gap(text), 1e-6)) ** DOUBT
-    evidence = _evidence(text, crossfit)
-    learned = LEARNED_SHARE * trust * evidence
-    glob = torch.full((n_classes,), cls_weight)
-    return BranchWeights(1 - learned - glob, learned, glob, evidence)
+    def fuse(self, text: Tensor, learned: Tensor, cls: Tensor, whole: Tensor | None) -> Tensor:
+        """Weighted sum of branch scores (B, C); `whole` may be None where its weight is 0."""
+        total = self.text * text + self.learned * learned + self.cls * cls
+        return total if whole is None else total + self.whole * whole
 
 
 def even_weights(n_classes: int) -> BranchWeights:
     """Text on patches and on the whole image, half each: before any fit, or with next to no images."""
     half, none = torch.full((n_classes,), 0.5), torch.zeros(n_classes)
-    return BranchWeights(half, none, half, none)
+    return BranchWeights(half, none, half, none, none, none)
+
+
+def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> BranchWeights:
+    """Weights of T, G and g from the branch scores (n, C) float32 of n unlabelled images: T, X and g.
+
+    confidence (C,), relative to the surest classes, is how sure the banks are; it stands in for the
+    agreement of T and g where g knows nothing.
+    """
+    n, n_classes = text.shape
+    if n < 4 or n_classes < 2:
+        return even_weights(n_classes)
+    gains = {name: gain(scores) for name, scores in (("T", text), ("X", crossfit), ("g", cls))}
+    share_of_cls = _global_weight(float(gains["T"].mean()), float(gains["g"].mean()), n)
+    twin = _twin(text, crossfit)
+    clear = ramp(gains["X"] - 3 * NULL_GAIN / n, CLEAR) * (1 - ramp(twin, GHOST))
+    clear = torch.maximum(clear, ramp(clear.mean(), MOST_CLEAR))
+    by_text = _top_agreement(text, cls) + _relative(agreement(text, cls)) - 0.5 * twin
+    known = share_of_cls / GLOBAL_SHARE
+    presence = known * ramp(by_text, PRESENT) + (1 - known) * ramp(confidence, (0.5, 0.9))
+    presence = torch.maximum(presence, clear)
+
+    trust = min(1.0, mean_gap(crossfit) / max(mean_gap(text), 1e-6)) ** DOUBT
+    evidence = _evidence(text, crossfit, clear) * ramp(presence, FOR_LEARNED)
+    learned = LEARNED_SHARE * clear.clamp_min(trust) * evidence
+    weights = {"T": 1 - share_of_cls - learned, "g": torch.full((n_classes,), share_of_cls)}
+    for name, weight in weights.items():
+        least = NULL_GAIN / n
+        outdone = ramp((gains["X"] / gains[name].clamp_min(least)).median(), OUTDONE)
+        given = outdone * clear * evidence * weight
+        weights[name] = weight - given
+        learned = learned + given
+
+    nothing = torch.zeros(n_classes)
+    return BranchWeights(weights["T"], learned, weights["g"], nothing, evidence, presence)
+
+
+def with_whole(weights: BranchWeights, others: Tensor, crossfit: Tensor) -> BranchWeights:
+    """Make room for h. others (n, C): what the rest says; crossfit (n, C): h of the other half."""
+    agreed = agreement(crossfit, others).clamp_min(0).square()
+    share = WHOLE_SHARE * agreed / (agreed + HALF_AGREEMENT**2)
+    found = _found(others)
+    share = share * found * ramp(weights.presence, FOR_WHOLE)
+    rest = 1 - share
+    return replace(
+        weights,
+        text=rest * weights.text,
+        learned=rest * weights.learned,
+        cls=rest * weights.cls,
+        whole=share,
+    )
+
+
+def held_at_all(weights: BranchWeights) -> Tensor:
+    """(C,) in [0, 1]: 0 for classes that are surely not in the collection."""
+    return ramp(weights.presence, FOR_LEARNED)
+
+
+def purified_share(plain: Tensor, purified: Tensor) -> float:
+    """Up to 0.5: how much of the purified classifier to mix in, by X of both, each (n, C).
+
+    Purification repairs banks that a weak text filled with the wrong patches, and robs good ones. It is
+    mixed in where the purified scores split more clearly; the mean of both is never far below the better.
+    """
+    ratio = float(gain(purified).mean()) / max(float(gain(plain).mean()), 1e-3)
+    return 0.5 * float(ramp(torch.tensor(ratio), (1.0, 1.08)))
 
 
 def standardize(scores: Tensor) -> Tensor:
@@ -82,8 +152,24 @@ def standardize(scores: Tensor) -> Tensor:
     return (scores - scores.mean(0)) / scores.std(0, unbiased=False).clamp_min(1e-6)
 
 
-def _information(scores: Tensor) -> float:
-    return max(0.0, float(fit_mixture(scores).gain.mean()) - NULL_GAIN / len(scores))
+def agreement(first: Tensor, second: Tensor) -> Tensor:
+    """Correlation of two (n, C) class by class, (C,)."""
+    return (standardize(first) * standardize(second)).mean(0)
+
+
+def gain(scores: Tensor) -> Tensor:
+    """Nats an image that two components gain over one, (C,) float32, less what noise would gain."""
+    return (fit_mixture(scores).gain - NULL_GAIN / len(scores)).clamp_min(0).float()
+
+
+def ramp(values: Tensor, ends: tuple[float, float]) -> Tensor:
+    """0 below the first end, 1 above the second, straight between."""
+    return ((values - ends[0]) / (ends[1] - ends[0])).clamp(0, 1)
+
+
+def mean_gap(scores: Tensor) -> float:
+    """Mean over images of the widest gap between standardized scores."""
+    return float(_gaps(scores)[1].mean())
 
 
 def _global_weight(text: float, cls: float, n: int) -> float:
@@ -100,23 +186,50 @@ def _gaps(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return order.indices, widest.values, widest.indices
 
 
-def _mean_gap(scores: Tensor) -> float:
-    return float(_gaps(scores)[1].mean())
-
-
-def _evidence(text: Tensor, crossfit: Tensor) -> Tensor:
-    """(C,) in [0, 1]: images that X finds the class in, and whether X's tail is as long as T's."""
-    n, n_classes = text.shape
-    order, gap, place = _gaps(crossfit)
+def _found(scores: Tensor) -> Tensor:
+    """(C,) in [0, 1): whether enough images stand out for the class."""
+    n, n_classes = scores.shape
+    order, gap, place = _gaps(scores)
     above = (torch.arange(n_classes) <= place[:, None]) & (gap > LEAD)[:, None]
     found = torch.bincount(order[above], minlength=n_classes).float()
     enough = max(4.0, 0.1 * n / n_classes)
+    return found.square() / (found.square() + enough**2)
+
+
+def _evidence(text: Tensor, crossfit: Tensor, clear: Tensor) -> Tensor:
+    """(C,) in [0, 1]: images that X finds the class in, and whether X's tail is as long as T's.
+
+    A class that splits clearly needs no tail: one that is in half of the images has none.
+    """
     longer = (_tail(crossfit) / _tail(text).clamp_min(1e-6)).clamp(0, 1)
-    return found.square() / (found.square() + enough**2) * longer**TAIL_DOUBT
+    return _found(crossfit) * torch.maximum(longer**TAIL_DOUBT, clear)
 
 
 def _tail(scores: Tensor) -> Tensor:
-    count = min(len(scores), max(5, int(TAIL * len(scores))))
-    top = scores.topk(count, dim=0).values.mean(0)
+    top = scores.topk(_tail_count(len(scores)), dim=0).values.mean(0)
     spread = scores.std(0, unbiased=False).clamp_min(1e-6)
     return (top - scores.median(0).values) / spread
+
+
+def _tail_count(n: int) -> int:
+    return min(n, max(5, int(TAIL * n)))
+
+
+def _relative(values: Tensor) -> Tensor:
+    """To those of the upper quarter of the classes, in [0, 1]."""
+    return (values.clamp_min(0) / values.quantile(0.75).clamp_min(1e-3)).clamp(0, 1)
+
+
+def _twin(text: Tensor, crossfit: Tensor) -> Tensor:
+    """(C,) in [0, 1]: correlation of X with that of the nearest class that agrees better with its text."""
+    scores = standardize(crossfit)
+    alike = scores.T @ scores / len(scores)
+    own = agreement(text, crossfit)
+    return alike.masked_fill(own[None, :] <= own[:, None], 0).amax(1).clamp(0, 1)
+
+
+def _top_agreement(text: Tensor, cls: Tensor) -> Tensor:
+    """(C,): of the images that T ranks highest for a class, the relative share that g gives it too."""
+    top = text.topk(_tail_count(len(text)), dim=0).indices
+    best = standardize(cls).argmax(dim=1)
+    return _relative((best[top] == torch.arange(text.shape[1])).float().mean(0))

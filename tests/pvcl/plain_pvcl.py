@@ -69,7 +69,7 @@ def learn(patches: Tensor, text: Tensor, config: Config) -> tuple[np.ndarray, np
             p = softmax(config.text_scale * (words @ x))[c] if weighted else 1.0
             groups[-1].append((x, p))
     weight, bias = gda(groups, words, config)
-    if config.purify == "none":
+    if config.purify in ("none", "auto"):
         return weight, bias
     regrouped: list[list[tuple[np.ndarray, float]]] = [[] for _ in words]
     for c, members in enumerate(groups):

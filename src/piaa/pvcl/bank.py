@@ -133,6 +133,32 @@ class Bank:
         """
         return self._slots.borrow(self._best(size))
 
+    def absorb(self, other: Bank) -> None:
+        """Add the images of another bank of the same collection; see `merge`."""
+        same = self.size == other.size and self.text_scale == other.text_scale
+        if not same or not torch.equal(self.text, other.text):
+            raise InputError(
+                "Banks merge only if they were made with the same text prototypes, size and "
+                f"text_scale; got sizes {self.size} and {other.size}, text scales "
+                f"{self.text_scale} and {other.text_scale}, and text prototypes that are "
+                f"{'equal' if torch.equal(self.text, other.text) else 'different'}."
+            )
+        self._slots.insert(*vars(other.members()).values())
+        self.n_images += other.n_images
+        self.n_patches += other.n_patches
+        self._slots.prune()
+
+    def successor(self) -> Bank:
+        """An empty bank that keeps of later images only what can matter beside this one.
+
+        Merged with this one it gives what an empty bank would have given; alone it is smaller, the
+        more so the more this one has seen.
+        """
+        later = Bank(self.text, size=self.size, text_scale=self.text_scale)
+        self._slots.prune()
+        later._slots.worst.copy_(self._slots.worst)
+        return later
+
     def state(self) -> dict[str, Tensor]:
         """Everything as plain tensors in canonical order: equal banks have equal states."""
         members = self.members()
@@ -238,20 +264,9 @@ def merge(first: Bank, second: Bank) -> Bank:
 
     Any order and grouping of merges gives the same `Bank.state()`, bit for bit.
     """
-    same = first.size == second.size and first.text_scale == second.text_scale
-    if not same or not torch.equal(first.text, second.text):
-        raise InputError(
-            "Banks merge only if they were made with the same text prototypes, size and "
-            f"text_scale; got sizes {first.size} and {second.size}, text scales "
-            f"{first.text_scale} and {second.text_scale}, and text prototypes that are "
-            f"{'equal' if torch.equal(first.text, second.text) else 'different'}."
-        )
     merged = Bank(first.text, size=first.size, text_scale=first.text_scale)
-    for bank in (first, second):
-        merged._slots.insert(*vars(bank.members()).values())
-        merged.n_images += bank.n_images
-        merged.n_patches += bank.n_patches
-    merged._slots.prune()
+    merged.absorb(first)
+    merged.absorb(second)
     return merged
 
 

@@ -84,7 +84,7 @@ def solve(bank: Bank, config: Config) -> tuple[Classifier, Report]:
         weights = text_probability(vectors, label, bank.text, config.text_scale)
     classifier = _fit(vectors, label, weights, bank.text, config)
     moved = torch.zeros(bank.n_classes, dtype=torch.int64, device=label.device)
-    if config.purify != "none" and config.purify_scale is not None:
+    if config.purify in ("own-bank", "regroup") and config.purify_scale is not None:
         pure = purify(vectors, label, classifier, scale=config.purify_scale, mode=config.purify)
         vectors, label, moved = vectors.only(pure.kept), pure.label, pure.moved
         classifier = _fit(vectors, label, pure.weights, bank.text, config)

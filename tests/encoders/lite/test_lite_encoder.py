@@ -12,7 +12,7 @@ from lite_samples import TINY_REPEATS, tiny_state
 from PIL import Image
 
 from piaa.encoders.base import Encoder
-from piaa.encoders.lite.encoder import LiteEncoder, load_lite
+from piaa.encoders.lite.encoder import CONTEXT, LiteEncoder, load_lite
 from piaa.encoders.lite.network import fold_network, run_network
 from piaa.errors import InputError, UnknownNameError
 
@@ -40,10 +40,10 @@ def test_pictures_become_the_networks_features(tiny: LiteEncoder) -> None:
     cells = plain[0].flatten(1).T
     assert features.grid == (2, 3)
     assert len(features.placements) == 1
-    torch.testing.assert_close(features.patches[0], F.normalize(cells, dim=1), atol=1e-5, rtol=0)
-    torch.testing.assert_close(
-        features.cls[0], F.normalize(cells.mean(0), dim=0), atol=1e-5, rtol=0
-    )
+    whole = F.normalize(cells.mean(0), dim=0)
+    in_context = F.normalize(F.normalize(cells, dim=1) + CONTEXT * whole, dim=1)
+    torch.testing.assert_close(features.patches[0], in_context, atol=1e-5, rtol=0)
+    torch.testing.assert_close(features.cls[0], whole, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,8 @@ def test_cells_where_nothing_is_active_get_the_neutral_direction(
     encoder._network = lambda pixels: cells.clone()
     features = encoder.encode_pixels(torch.zeros(2, 3, 32, 64))
     one = F.one_hot(torch.tensor(7), 1280).float()
-    torch.testing.assert_close(features.patches[0], torch.stack([encoder.neutral, one]))
+    in_context = F.normalize(encoder.neutral + CONTEXT * one, dim=0)
+    torch.testing.assert_close(features.patches[0], torch.stack([in_context, one]))
     torch.testing.assert_close(features.patches[1], encoder.neutral.expand(2, -1))
     torch.testing.assert_close(features.cls, torch.stack([one, encoder.neutral]))
     torch.testing.assert_close(encoder.neutral.norm(), torch.tensor(1.0))

@@ -8,13 +8,12 @@ from typing import Any
 
 from piaa.classes import ClassList
 from piaa.errors import InputError
-from piaa.fitting import Fitted
+from piaa.finishing import Fitted
 
 # A class whose learnt branch has less than this share of its full weight stays with the text.
 LEAST_EVIDENCE = 0.1
-# A bank this much less sure than those of the surest classes is likely to be filled by look-alikes. On VOC
-# with half of the classes removed the report names 5 or 6 of 10 of them and 1 of 10 others (four draws).
-LEAST_CONFIDENCE = 0.7
+# Below it, what the text finds on patches is more likely a look-alike for the global vector.
+LEAST_PRESENCE = 0.5
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,8 @@ class ClassReport:
         kept: patches behind its mean after purification; moved: patches of its bank that another class got.
         text_fallback: no patch was kept, and its text prototype took the place of its mean.
         evidence: in [0, 1], how far the learnt classifier finds images of the class.
-        confidence: how sure its bank is, relative to the surest classes' banks.
-        learned_weight: weight of the learnt branch in its score.
+        presence: in [0, 1], how far the branches agree that the class is in the images at all.
+        learned_weight: weight of the two learnt branches in its score.
         prevalence: share of the images that are above its threshold.
         threshold: where its evidence (log-odds) is cut; a score of 0.5.
     """
@@ -39,7 +38,7 @@ class ClassReport:
     moved: int
     text_fallback: bool
     evidence: float
-    confidence: float
+    presence: float
     learned_weight: float
     prevalence: float
     threshold: float
@@ -50,7 +49,7 @@ class ClassReport:
             return "no evidence: stays with its text"
         if self.evidence < LEAST_EVIDENCE:
             return "hardly any evidence: stays with its text"
-        if self.confidence < LEAST_CONFIDENCE:
+        if self.presence < LEAST_PRESENCE:
             return "doubtful evidence: perhaps not in these images"
         return ""
 
@@ -71,12 +70,12 @@ class FitReport:
         width = max([5, *(len(row.name) for row in self.classes)])
         lines = [
             f"{self.n_images} images, {len(self.classes)} classes",
-            f"{'class':{width}}  bank images  kept moved evidence confidence learned   share threshold",
+            f"{'class':{width}}  bank images  kept moved evidence presence learned   share threshold",
         ]
         for row in self.classes:
             lines.append(
                 f"{row.name:{width}} {row.bank:5d} {row.images:6d} {row.kept:5d} {row.moved:5d} "
-                f"{row.evidence:8.2f} {row.confidence:10.2f} {row.learned_weight:7.2f} "
+                f"{row.evidence:8.2f} {row.presence:8.2f} {row.learned_weight:7.2f} "
                 f"{100 * row.prevalence:6.1f}% {row.threshold:9.2f}  {row.warning}".rstrip()
             )
         return "\n".join(lines)
@@ -103,8 +102,8 @@ class FitReport:
             bank.moved.tolist(),
             bank.text_fallback.tolist(),
             weights.evidence.tolist(),
-            fitted.confidence.tolist(),
-            weights.learned.tolist(),
+            weights.presence.tolist(),
+            (weights.learned + weights.whole).tolist(),
             fitted.prevalence.tolist(),
             fitted.scorer.thresholds.tolist(),
             strict=True,

@@ -1,0 +1,253 @@
+"""From what was gathered to a scorer: classifier, branch weights and thresholds in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from piaa.config import Config
+from piaa.encoders.base import ImageFeatures
+from piaa.pvcl import Bank, Classifier, Members, match_scale, merge, solve
+from piaa.pvcl import Report as BankReport
+from piaa.sample import Sample, halves
+from piaa.scoring import Scales, Scorer, cls_branch, learned_branch, text_branch
+from piaa.thresholds import estimate_thresholds
+from piaa.weighting import (
+    BranchWeights,
+    even_weights,
+    held_at_all,
+    purified_share,
+    weigh,
+    with_whole,
+)
+from piaa.whole import learn_whole, taught
+
+# Enough rows to match a scale to three digits.
+_SCALE_ROWS = 20_000
+_IMAGES_AT_ONCE = 32
+# Of the regrouping that `Config.purify = "auto"` may mix in: the published code's for COCO. The softmax is
+# then nearly flat, and no class loses its whole bank.
+_PURIFY_SCALE = 0.01
+
+
+@dataclass(frozen=True)
+class Retained:
+    """Where the vectors of the banks came from, each (N,) int64: class, id of the image, its cell."""
+
+    label: Tensor
+    image: Tensor
+    cell: Tensor
+
+    def marks(self, column: int, ids: Tensor, n_cells: int) -> Tensor:
+        """Which cells of the images with those ids (B,) are in a class's bank, (B, n_cells) bool."""
+        mine = self.label == column
+        row, found = (ids[:, None] == self.image[mine]).nonzero(as_tuple=True)
+        marks = torch.zeros(len(ids), n_cells, dtype=torch.bool)
+        marks[row, self.cell[mine][found]] = True
+        return marks
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A finished fit.
+
+    Attributes:
+        prevalence: (C,) float32, share of the images above each class's threshold.
+    """
+
+    scorer: Scorer
+    bank: BankReport
+    retained: Retained
+    prevalence: Tensor
+    n_images: int
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A classifier of patches with its softmax scale."""
+
+    classifier: Classifier
+    scale: float
+
+    def __call__(self, patches: Tensor) -> Tensor:
+        return learned_branch(patches, self.classifier, self.scale)
+
+
+class Finisher:
+    """Everything below depends on banks and sample alone, not on the order that images came in.
+
+    Args:
+        text: (C, D) unit text prototypes.
+        banks: of the two halves of the collection.
+        sample: some of its images, whole.
+    """
+
+    def __init__(
+        self, text: Tensor, config: Config, banks: tuple[Bank, Bank], sample: Sample
+    ) -> None:
+        self.text, self.config, self.banks, self.sample = text, config, banks, sample
+        self.whole = merge(*banks)
+        self.order = sample.order()
+        self.cls = sample.cls[self.order].to(text.device)
+        self.in_second = halves(sample.ids[self.order])
+
+    def finish(self) -> Fitted:
+        learned, bank_report, crossfit = self._learn()
+        rows = self._scale_rows()
+        scales = Scales(
+            text=self._match(rows @ self.text.T),
+            learned=learned.scale,
+            cls=self._match(self.cls @ self.text.T),
+        )
+        text = self._over_sample(lambda patches: text_branch(patches, self.text, scales.text))
+        cls = cls_branch(self.cls, self.text, scales.cls).cpu()
+        size = self.config.effective_bank_size(
+            n_patches=self.whole.n_patches, n_classes=len(self.text)
+        )
+        members = self.whole.members(size)
+        scorer = Scorer(
+            text=self.text,
+            config=self.config,
+            classifier=learned.classifier,
+            scales=scales,
+            weights=even_weights(len(self.text)),
+            thresholds=torch.zeros(len(self.text)),
+            slope=1.0,
+        )
+        if crossfit is not None:
+            confidence = _confidence(members, self.text, scales.text).cpu()
+            weights = weigh(text, crossfit, cls, confidence)
+            weights = _without(weights, bank_report.text_fallback.cpu())
+            scorer = replace(scorer, weights=weights)
+            if not scorer.published_form:
+                scorer = self._learn_whole(scorer, weights.fuse(text, crossfit, cls, None))
+        if scorer.published_form:
+            evidence = torch.cat([scorer.evidence(some).cpu() for some in self.remembered()])
+        else:
+            by_whole = None if scorer.whole is None else scorer.whole.scores(self.cls).cpu()
+            evidence = scorer.weights.fuse(text, self._over_sample(learned), cls, by_whole)
+        held = None if crossfit is None else held_at_all(scorer.weights)
+        thresholds, slope, prevalence = estimate_thresholds(evidence, held)
+        scorer = replace(scorer, thresholds=thresholds, slope=slope)
+        retained = Retained(members.label.cpu(), members.image.cpu(), members.cell.cpu())
+        return Fitted(scorer, bank_report, retained, prevalence, self.whole.n_images)
+
+    def remembered(self) -> Iterator[ImageFeatures]:
+        """The images of the sample by id, some at a time; as one row of patches, whatever their grid."""
+        grid = (1, self.sample.patches.shape[1])
+        for some in torch.split(self.order, _IMAGES_AT_ONCE):
+            # Half precision cost the patches their length.
+            patches = F.normalize(self.sample.patches[some].float(), dim=-1)
+            cls = self.sample.cls[some].to(self.text.device)
+            yield ImageFeatures(cls, patches.to(self.text.device), grid)
+
+    def _learn(self) -> tuple[Learned, BankReport, Tensor | None]:
+        """The classifier, its report, and X (n, C): what the other half's says of the sample.
+
+        X is None if a half is too small to learn from.
+        """
+        plain, report = self._solve(self.whole, self.config)
+        if min(bank.n_images for bank in self.banks) < 2 or len(self.text) < 2:
+            return plain, report, None
+        crossfit = self._crossfit(self.config)
+        if self.config.purify != "auto":
+            return plain, report, crossfit
+        regroup = replace(self.config, purify="regroup", purify_scale=_PURIFY_SCALE)
+        by_purified = self._crossfit(regroup)
+        share = purified_share(crossfit, by_purified)
+        if share == 0:
+            return plain, report, crossfit
+        purified, report = self._solve(self.whole, regroup)
+        mixed = self._with_scale(_mix(plain, purified, share))
+        return mixed, report, (1 - share) * crossfit + share * by_purified
+
+    def _learn_whole(self, scorer: Scorer, teacher: Tensor) -> Scorer:
+        """Add the classifier of the global vector, taught by evidence (n, C) of the other branches."""
+        cls, holds = self.cls.cpu(), taught(teacher)
+        crossfit = torch.empty_like(teacher)
+        for half in (self.in_second, ~self.in_second):
+            if half.sum() < 2:
+                return scorer
+            classifier = learn_whole(cls[half], holds[half], teacher[half])
+            crossfit[~half] = classifier.scores(cls[~half])
+        weights = with_whole(scorer.weights, teacher, crossfit)
+        if not weights.whole.any():
+            return scorer
+        classifier = learn_whole(cls, holds, teacher)
+        device = self.text.device
+        moved = Classifier(classifier.weight.to(device), classifier.bias.to(device))
+        return replace(scorer, weights=weights, whole=moved)
+
+    def _crossfit(self, config: Config) -> Tensor:
+        by_first, by_second = (self._solve(bank, config)[0] for bank in self.banks)
+        scores = torch.empty(len(self.order), len(self.text))
+        for half, learned in ((self.in_second, by_first), (~self.in_second, by_second)):
+            found = self._over_sample(learned, half)
+            # The level of a class differs between two classifiers: left in, it would look like a split.
+            scores[half] = found - found.mean(0)
+        return scores
+
+    def _over_sample(
+        self, branch: Callable[[Tensor], Tensor], chosen: Tensor | None = None
+    ) -> Tensor:
+        """A branch's scores of the sample, or of those chosen (n,) bool, by id, (n, C) on the CPU."""
+        places = self.order if chosen is None else self.order[chosen]
+        parts = [torch.empty(0, len(self.text))]
+        for some in torch.split(places, _IMAGES_AT_ONCE):
+            if len(some):
+                patches = F.normalize(self.sample.patches[some].float(), dim=-1)
+                parts.append(branch(patches.to(self.text.device)).cpu())
+        return torch.cat(parts)
+
+    def _solve(self, bank: Bank, config: Config) -> tuple[Learned, BankReport]:
+        classifier, report = solve(bank, config)
+        return self._with_scale(classifier), report
+
+    def _with_scale(self, classifier: Classifier) -> Learned:
+        return Learned(classifier, self._match(classifier.scores(self._scale_rows())))
+
+    def _match(self, logits: Tensor) -> float:
+        if logits.shape[1] == 1:
+            spread = float(logits.std(unbiased=False))
+            return 1 / spread if spread > 1e-6 else 1.0  # of a single image there is none
+        return match_scale(logits, entropy=self.config.matched_entropy)
+
+    def _scale_rows(self) -> Tensor:
+        n, m, _ = self.sample.patches.shape
+        picked = torch.arange(0, n * m, max(1, n * m // _SCALE_ROWS))
+        rows = self.sample.patches[self.order[picked // m], picked % m].float()
+        return F.normalize(rows, dim=-1).to(self.text.device)
+
+
+def _without(weights: BranchWeights, fell_back: Tensor) -> BranchWeights:
+    """Classes that fell back to their text (C,) bool have learnt nothing."""
+    return replace(
+        weights,
+        text=weights.text + torch.where(fell_back, weights.learned, 0),
+        learned=weights.learned.masked_fill(fell_back, 0),
+        evidence=weights.evidence.masked_fill(fell_back, 0),
+    )
+
+
+def _mix(plain: Learned, purified: Learned, share: float) -> Classifier:
+    """Both at their matched scale, so that neither outvotes the other by its length."""
+    one, two = (1 - share) * plain.scale, share * purified.scale
+    return Classifier(
+        one * plain.classifier.weight + two * purified.classifier.weight,
+        one * plain.classifier.bias + two * purified.classifier.bias,
+    )
+
+
+def _confidence(members: Members, text: Tensor, scale: float) -> Tensor:
+    """(C,): mean text probability of each class's bank, relative to the classes of the surest banks."""
+    probability = members.text_probability(text, scale)
+    counts = members.counts(len(text)).clamp_min(1)
+    mean = (
+        torch.zeros(len(text), device=text.device).index_add_(0, members.label, probability)
+        / counts
+    )
+    return mean / mean.quantile(0.75).clamp_min(1e-6)

@@ -1,0 +1,94 @@
+"""The unlabelled statistics behind the branch weights, each against what it is meant to tell."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from piaa.weighting import (
+    agreement,
+    gain,
+    purified_share,
+    ramp,
+    standardize,
+    weigh,
+    with_whole,
+)
+
+
+def scores(n: int, n_classes: int, *, seed: int, split: float = 4.0) -> torch.Tensor:
+    """Each image holds one class, whose score stands `split` standard deviations out."""
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(n, n_classes, generator=generator)
+    holds = torch.nn.functional.one_hot(torch.arange(n) % n_classes, n_classes)
+    return noise + split * holds
+
+
+def test_ramp() -> None:
+    assert ramp(torch.tensor([0.0, 1.5, 2.0, 9.0]), (1.0, 2.0)).tolist() == [0.0, 0.5, 1.0, 1.0]
+
+
+def test_agreement_is_the_correlation_of_each_class() -> None:
+    first, second = scores(200, 5, seed=0), scores(200, 5, seed=1)
+    for column in range(5):
+        both = torch.stack([first[:, column], second[:, column]])
+        expected = torch.corrcoef(both)[0, 1]
+        torch.testing.assert_close(agreement(first, second)[column], expected)
+
+
+def test_a_constant_column_agrees_with_nothing() -> None:
+    assert standardize(torch.ones(9, 2)).eq(0).all()
+    assert agreement(torch.ones(9, 2), torch.rand(9, 2)).eq(0).all()
+
+
+def test_scores_that_split_gain_and_noise_does_not() -> None:
+    assert gain(scores(400, 4, seed=2, split=6.0)).min() > 0.4
+    assert gain(torch.randn(400, 4, generator=torch.Generator().manual_seed(3))).max() < 0.05
+
+
+def test_a_useless_global_branch_gets_nothing() -> None:
+    text, crossfit = scores(400, 8, seed=4), scores(400, 8, seed=5)
+    noise = torch.randn(400, 8, generator=torch.Generator().manual_seed(6))
+    assert weigh(text, crossfit, noise, torch.ones(8)).cls.max() < 0.02
+    assert weigh(text, crossfit, scores(400, 8, seed=7), torch.ones(8)).cls.min() > 0.2
+
+
+def test_a_learnt_branch_that_confuses_classes_gets_nothing() -> None:
+    text, cls = scores(400, 8, seed=8), scores(400, 8, seed=9)
+    confused = torch.randn(400, 8, generator=torch.Generator().manual_seed(10))
+    assert weigh(text, confused, cls, torch.ones(8)).learned.max() < 0.02
+
+
+def test_a_ghost_is_not_taken_for_present() -> None:
+    """The learnt classifier finds class 7 where it finds class 6, whose text agrees: 7 is absent."""
+    text, crossfit, cls = (scores(400, 8, seed=s, split=5.0) for s in (11, 12, 13))
+    holds_six = torch.arange(400) % 8 == 6
+    for branch in (text, crossfit, cls):
+        branch[torch.arange(400) % 8 == 7] = branch[torch.arange(400) % 8 == 0]
+        branch[:, 7] = torch.randn(400, generator=torch.Generator().manual_seed(14))
+    crossfit[:, 7] = crossfit[:, 6] + 0.1 * crossfit[:, 7]
+    text[:, 7] = torch.where(holds_six, text[:, 7] + 1, text[:, 7])
+    weights = weigh(text, crossfit, cls, torch.ones(8))
+    assert weights.presence[7] < 0.4
+    assert weights.presence[:7].min() > 0.9
+    assert weights.learned[7] < 0.1 < weights.learned[:7].min()
+
+
+def test_the_whole_image_classifier_gets_room_as_far_as_it_agrees() -> None:
+    text, crossfit, cls = (scores(400, 8, seed=s) for s in (15, 16, 17))
+    weights = weigh(text, crossfit, cls, torch.ones(8))
+    others = weights.fuse(text, crossfit, cls, None)
+    agreeing = with_whole(weights, others, others + 0.5 * scores(400, 8, seed=18, split=0))
+    useless = with_whole(weights, others, scores(400, 8, seed=19, split=0))
+    assert agreeing.whole.min() > 0.2 > 0.02 > useless.whole.max()
+    for made in (agreeing, useless):
+        total = made.text + made.learned + made.cls + made.whole
+        torch.testing.assert_close(total, torch.ones(8))
+
+
+@pytest.mark.parametrize(("plain", "purified", "share"), [(2.0, 5.0, 0.5), (5.0, 2.0, 0.0)])
+def test_purification_is_mixed_in_where_it_splits_better(
+    plain: float, purified: float, share: float
+) -> None:
+    first, second = scores(300, 6, seed=20, split=plain), scores(300, 6, seed=21, split=purified)
+    assert purified_share(first, second) == share
