@@ -20,7 +20,7 @@ from torch.nn.functional import avg_pool2d, normalize
 from piaa import Config, Recognizer
 from piaa.encoders.base import EncoderSpec, ImageFeatures
 from piaa.errors import InputError
-from piaa.images import ImageSource, Preprocessing, read_batches
+from piaa.images import ImageSource, OnError, Preprocessing, read_batches
 from piaa.images.placement import Fit, Size
 from worlds import World
 
@@ -56,10 +56,14 @@ class ColorEncoder:
         return ImageFeatures.concatenate(list(self.stream_images(images, batch_size=batch_size)))
 
     def stream_images(
-        self, images: Iterable[ImageSource], *, batch_size: int | None = None
+        self,
+        images: Iterable[ImageSource],
+        *,
+        batch_size: int | None = None,
+        on_error: OnError | None = None,
     ) -> Iterator[ImageFeatures]:
-        size = 4 if batch_size is None else batch_size
-        for batch in read_batches(images, self.spec.preprocessing, batch_size=size, workers=1):
+        size, canvas = 4 if batch_size is None else batch_size, self.spec.preprocessing
+        for batch in read_batches(images, canvas, batch_size=size, workers=1, on_error=on_error):
             features = self.encode_pixels(batch.pixels)
             yield ImageFeatures(features.cls, features.patches, features.grid, batch.placements)
 

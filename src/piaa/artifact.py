@@ -1,6 +1,6 @@
 """A fitted recognizer on disk: one safetensors file with a JSON header. No code in it, ever.
 
-Written to a temporary file beside the target and renamed, so that a file is complete or not there.
+A file is complete or not there. What a fit has gathered so far is kept the same way, as another format.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from piaa.errors import ArtifactError
+from piaa.shipped import list_models, model_path
+from piaa.tensor_writing import tensor_bytes, write_tensors
 
 FORMAT = "piaa-recognizer"
 VERSION = 1
@@ -30,54 +30,54 @@ class Artifact:
     tensors: Mapping[str, Tensor]
     header: Mapping[str, Any]
 
+    def digest(self) -> str:
+        """Equal for equal recognizers, and for no others."""
+        header = json.dumps(self.header, sort_keys=True, allow_nan=False)
+        return hashlib.sha256(f"{header}{_digest(self.tensors)}".encode()).hexdigest()
 
-def save_artifact(path: str | os.PathLike[str], artifact: Artifact) -> None:
+
+def save_artifact(
+    path: str | os.PathLike[str], artifact: Artifact, *, format: str = FORMAT
+) -> None:
     """Write the file as a whole; if that fails, what was there before is untouched."""
-    from safetensors.torch import save
-
-    # Cloned: safetensors refuses tensors that share memory, and weights of branches may.
-    tensors = {
-        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-        for name, tensor in artifact.tensors.items()
+    header = {
+        **artifact.header,
+        "format": format,
+        "version": VERSION,
+        "sha256": _digest(artifact.tensors),
     }
-    header = {**artifact.header, "format": FORMAT, "version": VERSION, "sha256": _digest(tensors)}
     text = json.dumps(header, ensure_ascii=False, sort_keys=True, allow_nan=False)
     # The digest of the header itself goes beside it: a changed threshold or name shows as well.
     metadata = {"piaa": text, "piaa_sha256": hashlib.sha256(text.encode()).hexdigest()}
-    _write_whole(Path(path), save(tensors, metadata=metadata))
-
-
-def _write_whole(target: Path, content: bytes) -> None:
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
+        write_tensors(Path(path), artifact.tensors, metadata)
     except OSError as error:
-        raise ArtifactError(f"{target} cannot be written: {error.strerror or error}.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+        raise ArtifactError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
-def load_artifact(path: str | os.PathLike[str]) -> Artifact:
-    """Read a saved recognizer; whatever is wrong with the file is an `ArtifactError`."""
+def load_artifact(path: str | os.PathLike[str], *, format: str = FORMAT) -> Artifact:
+    """Read a saved recognizer, by its path or by the name of one in the package.
+
+    Whatever is wrong with the file is an `ArtifactError`.
+    """
     from safetensors import SafetensorError, safe_open
 
-    source = Path(path)
-    try:
-        with safe_open(source, framework="pt", device="cpu") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise ArtifactError(f"There is no saved recognizer at {source}.") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ArtifactError(
-            f"{source} is no complete piaa model ({error}). It may be cut short or another kind of "
-            "file; save it again with Recognizer.save."
-        ) from error
-    header = _header(source, metadata)
+    with model_path(path) as source:
+        try:
+            with safe_open(source, framework="pt", device="cpu") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        except FileNotFoundError:
+            raise ArtifactError(
+                f"There is no saved recognizer at {source}. Give the path of one, or the name of one "
+                f"that ships with piaa: {', '.join(list_models())}."
+            ) from None
+        except (SafetensorError, OSError, ValueError) as error:
+            raise ArtifactError(
+                f"{source} is no complete piaa model ({error}). It may be cut short or another kind of "
+                "file; save it again with Recognizer.save."
+            ) from error
+    header = _header(source, metadata, format)
     if header.get("sha256") != _digest(tensors):
         raise ArtifactError(
             f"{source} was changed or damaged: its tensors do not match their hash."
@@ -85,7 +85,7 @@ def load_artifact(path: str | os.PathLike[str]) -> Artifact:
     return Artifact(tensors, header)
 
 
-def _header(source: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
+def _header(source: Path, metadata: Mapping[str, str], format: str) -> dict[str, Any]:
     text = metadata.get("piaa")
     if text is None:
         raise ArtifactError(f"{source} is a safetensors file but no saved piaa recognizer.")
@@ -95,8 +95,9 @@ def _header(source: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
         header = json.loads(text)
     except ValueError as error:
         raise ArtifactError(f"{source} has a header that is no JSON: {error}.") from error
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ArtifactError(f"{source} is no saved piaa recognizer.")
+    if not isinstance(header, dict) or header.get("format") != format:
+        kind = "saved piaa recognizer" if format == FORMAT else f"{format} file"
+        raise ArtifactError(f"{source} is no {kind}.")
     if header.get("version") != VERSION:
         raise ArtifactError(
             f"{source} has format version {header.get('version')!r}; this piaa reads version {VERSION}. "
@@ -110,5 +111,5 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(tensor_bytes(tensor))
     return digest.hexdigest()

@@ -30,7 +30,11 @@ class UnknownNameError(InputError):
 
 
 class ImageError(PiaaError):
-    """A picture that cannot be opened or decoded."""
+    """A picture that cannot be opened or decoded; `reason` says why in a few words."""
+
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = message if reason is None else reason
 
 
 class CheckpointError(PiaaError):

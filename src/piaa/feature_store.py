@@ -1,7 +1,7 @@
 """Encoded features on disk, so that other classes can be learnt without encoding again.
 
-A folder of safetensors shards, float16 patches and float32 global vectors, each written whole or not at all,
-and a file that tells which encoder made them.
+A folder of shards (`piaa.feature_shards`), each written whole or not at all, and a file that tells which
+encoder made them. It holds one collection, in order; `piaa.scale.cache` holds single pictures of any.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import torch
-import torch.nn.functional as F
-
 from piaa.encoders.base import EncoderSpec, ImageFeatures
 from piaa.errors import InputError
+from piaa.feature_shards import DamagedShardError, Shard, StoredFeatures, write_shard
 
 SPEC_FILE = "encoder.json"
 
@@ -52,32 +50,15 @@ class FeatureStore:
 
     def add(self, features: ImageFeatures) -> None:
         """Append a shard."""
-        from safetensors.torch import save
-
         # After the last one, whatever is missing before: a shard is never written over.
         number = max((int(path.stem) for path in self._shards()), default=-1) + 1
-        content = save(
-            {
-                "patches": features.patches.detach().cpu().half().contiguous(),
-                "cls": features.cls.detach().cpu().float().contiguous(),
-                "grid": torch.tensor([*features.grid, features.windows]),
-            }
-        )
-        temporary = self.folder / f".{number:08d}.part"
-        temporary.write_bytes(content)
-        temporary.replace(self.folder / f"{number:08d}.safetensors")
+        write_shard(self.folder / f"{number:08d}.safetensors", StoredFeatures.of(features))
 
     def __iter__(self) -> Iterator[ImageFeatures]:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
         for path in self._shards():
             try:
-                shard = load_file(path)
-                rows, columns, windows = shard["grid"].tolist()
-                patches = F.normalize(shard["patches"].float(), dim=-1)
-                features = ImageFeatures(shard["cls"], patches, (rows, columns), windows=windows)
-            except (SafetensorError, OSError, KeyError, ValueError) as error:
+                features = Shard(path).read().features()
+            except (DamagedShardError, InputError) as error:
                 raise InputError(
                     f"{path} holds no whole features: {error}. Encode the images again into a new folder."
                 ) from error

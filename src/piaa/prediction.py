@@ -23,11 +23,15 @@ class Prediction:
             threshold, and equal scores of two classes mean the same distance from it.
         tags: (name, score) of the classes that are in the image, best first.
         classes: the classes.
+        source: path of the picture as it was given; None if it was no file.
+        size: (height, width) of the upright picture; None for features without pictures.
     """
 
     scores: Tensor
     tags: list[tuple[str, float]]
     classes: ClassList
+    source: str | None = None
+    size: tuple[int, int] | None = None
     _scorer: Scorer | None = field(default=None, repr=False)
     _features: ImageFeatures | None = field(default=None, repr=False)
 
@@ -75,13 +79,15 @@ def make_prediction(
     *,
     threshold: float,
     top_k: int | None,
+    source: str | None = None,
+    size: tuple[int, int] | None = None,
     scorer: Scorer | None = None,
     features: ImageFeatures | None = None,
 ) -> Prediction:
     """Tags are the classes with a score of at least `threshold`, at most `top_k` of them."""
     above = (scores >= threshold).nonzero().flatten().tolist()
     tags = ranked(scores, classes, above)[:top_k]
-    return Prediction(scores, tags, classes, scorer, features)
+    return Prediction(scores, tags, classes, source, size, scorer, features)
 
 
 def ranked(

@@ -11,18 +11,19 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from piaa.batches import Images, feature_batches
+from piaa.batches import Images, feature_batches, sourced_batches
 from piaa.classes import Classes, ClassList, encode_classes
 from piaa.config import Config
 from piaa.encoders.base import Encoder, ImageFeatures
 from piaa.encoders.tiled import TiledEncoder
 from piaa.errors import InputError
 from piaa.feature_store import FeatureStore
-from piaa.fitting import Fitted, Gathered, Retained
-from piaa.images import Tiles
+from piaa.finishing import Fitted, Retained
+from piaa.fit_report import FitReport
+from piaa.fitting import Gathered
+from piaa.images import OnError, Tiles
 from piaa.labels import label_matrix
 from piaa.prediction import Prediction, make_prediction
-from piaa.report import FitReport
 from piaa.sample import image_ids
 from piaa.scoring import Scorer
 from piaa.thresholds import best_thresholds
@@ -37,8 +38,8 @@ class Recognizer:
 
     Args:
         encoder: Made by `piaa.load_encoder`.
-        classes: Names, a mapping of names to synonyms, or a text file with one class a line; "sofa: couch,
-            settee" describes a class by several words.
+        classes: Names, a mapping of names to synonyms, one of `piaa.list_class_lists()` by its name, or a
+            text file with one class a line; "sofa: couch, settee" describes a class by several words.
         config: How to learn and score; the default sets nothing per data set.
         template: Prompt around each class's words. Default: what suits the encoder.
         tiles: Look at overlapping windows of each picture as well, for things too small for the whole:
@@ -98,17 +99,19 @@ class Recognizer:
         *,
         features: str | os.PathLike[str] | None = None,
         batch_size: int | None = None,
+        on_error: OnError | None = None,
     ) -> FitReport:
         """Learn from unlabelled images: a folder, paths, pictures, or `ImageFeatures`.
 
         Replaces what was learnt before, once all images have been read. With `features=` a folder, the
         encoded features are kept there, and `with_classes` can learn other classes without the images.
+        With `on_error`, pictures that cannot be read are left out, as in `predict`.
         """
         spec = self.encoder.spec
         store = None if features is None else FeatureStore.create(features, spec)
         gathered = Gathered(self.text, self.config)
-        self._gather(gathered, store, images, batch_size)
-        report = self._take(gathered, gathered.finish())
+        self._gather(gathered, store, images, batch_size, on_error)
+        report = self.adopt(gathered)
         self.features = store
         if lost := report.without_evidence:
             warnings.warn(
@@ -119,10 +122,22 @@ class Recognizer:
             )
         return report
 
-    def partial_fit(self, images: Images, *, batch_size: int | None = None) -> Self:
+    def adopt(self, gathered: Gathered) -> FitReport:
+        """Learn from what was gathered elsewhere, in place of what was learnt before."""
+        if not torch.equal(self.text, gathered.text) or self.config != gathered.config:
+            raise InputError(
+                "What was gathered belongs to other classes, another encoder or config."
+            )
+        report = self._take(gathered, gathered.finish())
+        self.features = None
+        return report
+
+    def partial_fit(
+        self, images: Images, *, batch_size: int | None = None, on_error: OnError | None = None
+    ) -> Self:
         """Add images to what is learnt. Order and batches do not matter.
 
-        If one cannot be read, those of the batches before it stay added.
+        If one cannot be read, those of the batches before it stay added; with `on_error` it is left out.
         """
         if self._gathered is None and self._report is not None:
             raise InputError(
@@ -132,7 +147,7 @@ class Recognizer:
         gathered = self._gathered or Gathered(self.text, self.config)
         n_before = gathered.n_images
         try:
-            self._gather(gathered, self.features, images, batch_size)
+            self._gather(gathered, self.features, images, batch_size, on_error)
         finally:
             if gathered.n_images > n_before:
                 self._gathered, self._fitted = gathered, None
@@ -160,6 +175,7 @@ class Recognizer:
         top_k: int | None = None,
         heatmaps: bool = True,
         batch_size: int | None = None,
+        on_error: OnError | None = None,
     ) -> list[Prediction]:
         """One `Prediction` an image, in order.
 
@@ -167,9 +183,17 @@ class Recognizer:
             threshold: Tags are classes with at least this score; 0.5 is each class's own threshold.
             top_k: At most this many tags an image.
             heatmaps: Keep what `Prediction.heatmap` needs, about 200 KB an image.
+            on_error: Without it the first picture that cannot be read raises an `ImageError`. With it such a
+                picture is left out and on_error(index, source, error) is called; `Prediction.source` tells
+                which picture each of the others is.
         """
         stream = self.stream(
-            images, threshold=threshold, top_k=top_k, heatmaps=heatmaps, batch_size=batch_size
+            images,
+            threshold=threshold,
+            top_k=top_k,
+            heatmaps=heatmaps,
+            batch_size=batch_size,
+            on_error=on_error,
         )
         return list(stream)
 
@@ -181,6 +205,7 @@ class Recognizer:
         top_k: int | None = None,
         heatmaps: bool = True,
         batch_size: int | None = None,
+        on_error: OnError | None = None,
     ) -> Iterator[Prediction]:
         """`predict` one by one, as soon as each batch is encoded."""
         if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
@@ -193,16 +218,18 @@ class Recognizer:
                 f"Before fit, a single class ({self.classes.names[0]!r}) has nothing to be compared with. "
                 "Add classes that it could be confused with, or fit first."
             )
-        batches = feature_batches(self.encoder, images, batch_size=batch_size)
+        batches = sourced_batches(self.encoder, images, batch_size=batch_size, on_error=on_error)
 
         def predictions() -> Iterator[Prediction]:
-            for batch in batches:
+            for batch, sources in batches:
                 for row, scores in enumerate(scorer.scores(batch).cpu()):
                     yield make_prediction(
                         scores,
                         self.classes,
                         threshold=threshold,
                         top_k=top_k,
+                        source=sources[row],
+                        size=_size(batch, row),
                         scorer=scorer if heatmaps else None,
                         features=_half(batch[row : row + 1]) if heatmaps else None,
                     )
@@ -269,7 +296,11 @@ class Recognizer:
 
     @staticmethod
     def load(path: str | os.PathLike[str], encoder: Encoder | None = None) -> Recognizer:
-        """Read a saved recognizer. Its encoder is loaded as it was, or must equal the one given."""
+        """Read a saved recognizer, or one of `piaa.list_models()`, such as "voc", by its name.
+
+        Its encoder is loaded as it was, or must equal the one given. "./voc" and `Path("voc")` are
+        always files.
+        """
         from piaa.saving import load_recognizer
 
         return load_recognizer(path, encoder)
@@ -290,9 +321,11 @@ class Recognizer:
         store: FeatureStore | None,
         images: Images,
         batch_size: int | None,
+        on_error: OnError | None,
     ) -> None:
         n_before = gathered.n_images
-        for batch in feature_batches(self.encoder, images, batch_size=batch_size):
+        batches = feature_batches(self.encoder, images, batch_size=batch_size, on_error=on_error)
+        for batch in batches:
             gathered.add(batch)
             if store is not None:
                 store.add(batch)
@@ -303,3 +336,9 @@ class Recognizer:
 def _half(features: ImageFeatures) -> ImageFeatures:
     """An image's features for keeping: patches in half precision, apart from the batch's memory."""
     return replace(features, cls=features.cls.clone(), patches=features.patches.cpu().half())
+
+
+def _size(features: ImageFeatures, row: int) -> tuple[int, int] | None:
+    """(height, width) of an image's picture, if it came from one."""
+    placements = features.placements
+    return placements[row * features.windows].original_size if placements else None

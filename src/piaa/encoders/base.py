@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from piaa.errors import InputError
-from piaa.images import ImageSource, Placement, Preprocessing
+from piaa.images import ImageSource, OnError, Placement, Preprocessing, StoredImage
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,15 @@ class Encoder(Protocol):
     ) -> ImageFeatures: ...
 
     def stream_images(
-        self, images: Iterable[ImageSource], *, batch_size: int | None = None
-    ) -> Iterator[ImageFeatures]: ...
+        self,
+        images: Iterable[ImageSource],
+        *,
+        batch_size: int | None = None,
+        on_error: OnError | None = None,
+    ) -> Iterator[ImageFeatures]:
+        """Batch by batch, in order. With `on_error`, pictures that cannot be read are left out and
+        on_error(index, source, error) is called, before any later picture is handed out and after
+        all full batches of earlier ones; see `piaa.images.read_batches`."""
 
     def encode_pixels(self, pixels: Tensor) -> ImageFeatures: ...
 
@@ -165,7 +172,7 @@ def encode_at_once(
     encoder: Encoder, images: ImageSource | Iterable[ImageSource], batch_size: int | None
 ) -> ImageFeatures:
     """What an encoder streams, as one object. A single picture need not be in a list."""
-    if isinstance(images, str | os.PathLike | Image.Image | np.ndarray):
+    if isinstance(images, str | os.PathLike | StoredImage | Image.Image | np.ndarray):
         images = [images]
     parts = list(encoder.stream_images(images, batch_size=batch_size))
     if not parts:

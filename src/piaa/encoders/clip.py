@@ -18,7 +18,7 @@ from piaa.encoders.text import TextTower
 from piaa.encoders.tokenizer import ClipTokenizer
 from piaa.encoders.vit import Mlp, VisionTower, clip_vision_tower
 from piaa.errors import InputError
-from piaa.images import ImageSource, read_batches
+from piaa.images import ImageSource, OnError, read_batches
 
 # Prompts whose vectors are kept; at 768 numbers each this is at most 200 MB.
 TEXT_CACHE = 65_536
@@ -100,14 +100,20 @@ class ClipEncoder:
         return encode_at_once(self, images, batch_size)
 
     def stream_images(
-        self, images: Iterable[ImageSource], *, batch_size: int | None = None
+        self,
+        images: Iterable[ImageSource],
+        *,
+        batch_size: int | None = None,
+        on_error: OnError | None = None,
     ) -> Iterator[ImageFeatures]:
         """The same batch by batch, for collections that do not fit in memory.
 
-        Pictures are decoded ahead in threads while a batch is encoded.
+        Pictures are decoded ahead in threads while a batch is encoded. With `on_error`, those that
+        cannot be read are left out, see `piaa.images.read_batches`.
         """
         size = batch_size if batch_size is not None else self.default_batch_size
-        for batch in read_batches(images, self.spec.preprocessing, batch_size=size):
+        batches = read_batches(images, self.spec.preprocessing, batch_size=size, on_error=on_error)
+        for batch in batches:
             cls, patches, grid = self._encode(batch.pixels)
             yield ImageFeatures(cls, patches, grid, batch.placements)
 

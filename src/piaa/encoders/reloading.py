@@ -14,7 +14,7 @@ from piaa.encoders.tiled import TiledEncoder
 from piaa.images.tiles import Tiles
 
 
-def reload_encoder(spec: Mapping[str, Any], source: str) -> Encoder:
+def reload_encoder(spec: Mapping[str, Any], source: str, *, device: str | None = None) -> Encoder:
     """Load the encoder of a saved `EncoderSpec`: from where its weights were, or by its name.
 
     Whether it is the same encoder is for the caller to check, by its spec.
@@ -24,6 +24,7 @@ def reload_encoder(spec: Mapping[str, Any], source: str) -> Encoder:
         "image_size": tuple(preprocessing["image_size"]),
         "fit": preprocessing["fit"],
         "resize": preprocessing["resize"],
+        "device": device,
     }
     encoder: Encoder
     if spec["name"] in LITE_ENCODERS:

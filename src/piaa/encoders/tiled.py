@@ -15,8 +15,8 @@ from PIL import Image
 from torch import Tensor
 
 from piaa.encoders.base import Encoder, EncoderSpec, ImageFeatures, encode_at_once
-from piaa.errors import InputError
-from piaa.images import ImageSource, Placement, Tiles, open_image, preprocess
+from piaa.errors import ImageError, InputError
+from piaa.images import ImageSource, OnError, Placement, Tiles, open_image, preprocess
 from piaa.images.opening import describe_source
 
 # Windows in a batch when its size is left open; at least one picture.
@@ -104,11 +104,16 @@ class TiledEncoder:
         return encode_at_once(self, images, batch_size)
 
     def stream_images(
-        self, images: Iterable[ImageSource], *, batch_size: int | None = None
+        self,
+        images: Iterable[ImageSource],
+        *,
+        batch_size: int | None = None,
+        on_error: OnError | None = None,
     ) -> Iterator[ImageFeatures]:
         """The same, `batch_size` pictures at a time, for collections that do not fit in memory.
 
-        Pictures are decoded ahead in threads while a batch is encoded.
+        Pictures are decoded ahead in threads while a batch is encoded. With `on_error`, those that
+        cannot be read are left out, see `piaa.images.read_batches`.
         """
         size = self.default_batch_size if batch_size is None else batch_size
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
@@ -117,7 +122,7 @@ class TiledEncoder:
             raise InputError(
                 f"images must be several pictures, not {describe_source(images)}. Put it in a list."
             )
-        ready = self._read_ahead(images, size)
+        ready = self._read_ahead(images, size, on_error)
         try:
             while batch := list(islice(ready, size)):
                 yield self._encode(batch)
@@ -146,17 +151,31 @@ class TiledEncoder:
             windows=n_windows,
         )
 
-    def _read_ahead(self, images: Iterable[ImageSource], ahead: int) -> Generator[_Windows]:
+    def _read_ahead(
+        self, images: Iterable[ImageSource], ahead: int, on_error: OnError | None
+    ) -> Generator[_Windows]:
         """The windows of each picture in order, `ahead` pictures before they are asked for."""
-        sources = iter(images)
+        sources = enumerate(images)
         pool = ThreadPoolExecutor(DECODING_THREADS, thread_name_prefix="piaa-windows")
-        tasks: deque[Future[_Windows]] = deque()
+        tasks: deque[tuple[int, ImageSource, Future[_Windows]]] = deque()
+
+        def submit(count: int) -> None:
+            tasks.extend((i, s, pool.submit(self._read, s)) for i, s in islice(sources, count))
+
         try:
-            tasks.extend(pool.submit(self._read, s) for s in islice(sources, ahead))
+            submit(ahead)
             while tasks:
-                windows = tasks.popleft().result()
-                tasks.extend(pool.submit(self._read, s) for s in islice(sources, 1))
-                yield windows
+                index, source, task = tasks.popleft()
+                try:
+                    windows = task.result()
+                except ImageError as error:
+                    if on_error is None:
+                        raise
+                    on_error(index, source, error)
+                    submit(1)
+                else:
+                    submit(1)
+                    yield windows
         finally:
             pool.shutdown(cancel_futures=True)
 

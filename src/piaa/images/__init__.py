@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from piaa.images.listing import list_images
-from piaa.images.opening import MAX_PIXELS, ImageSource, open_image
+from piaa.images.opening import MAX_PIXELS, ImageSource, StoredImage, open_image, read_bytes
 from piaa.images.placement import Placement
 from piaa.images.preprocessing import (
     CLIP_MEAN,
@@ -14,7 +14,7 @@ from piaa.images.preprocessing import (
     normalize_pixels,
     preprocess,
 )
-from piaa.images.reader import PixelBatch, read_batches
+from piaa.images.reader import OnError, PixelBatch, read_batches
 from piaa.images.tiles import Tiles
 
 __all__ = [
@@ -22,9 +22,11 @@ __all__ = [
     "CLIP_STD",
     "MAX_PIXELS",
     "ImageSource",
+    "OnError",
     "PixelBatch",
     "Placement",
     "Preprocessing",
+    "StoredImage",
     "Tiles",
     "as_image_size",
     "fit_pixels",
@@ -33,4 +35,5 @@ __all__ = [
     "open_image",
     "preprocess",
     "read_batches",
+    "read_bytes",
 ]

@@ -6,10 +6,12 @@ import os
 import stat
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import Final, NoReturn, TypeAlias
+from typing import BinaryIO, Final, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +21,22 @@ from piaa.errors import ImageError, InputError
 from piaa.images.color import to_rgb
 from piaa.images.formats import UnrecognizedFormatError, identify
 
-ImageSource: TypeAlias = str | os.PathLike[str] | Image.Image | npt.NDArray[np.uint8]
-"""A path, a Pillow image, or a uint8 array (rows, columns[, 3 or 4]) of grey, RGB or RGBA."""
+
+@dataclass(frozen=True)
+class StoredImage:
+    """A picture that is no local file: a member of an archive, a row of a table, an object far away.
+
+    `read` gives its bytes, in one of the threads that decode; it raises an OSError or `ImageError`
+    if it cannot.
+    """
+
+    name: str
+    read: Callable[[], bytes]
+
+
+ImageSource: TypeAlias = str | os.PathLike[str] | StoredImage | Image.Image | npt.NDArray[np.uint8]
+"""A path, a `StoredImage`, a Pillow image, or a uint8 array (rows, columns[, 3 or 4]) of grey, RGB
+or RGBA."""
 
 MAX_PIXELS: Final = 178_956_970
 """Default limit on rows x columns, the size from which Pillow too refuses to open a picture."""
@@ -47,8 +63,8 @@ def open_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> Image.Im
     source is never changed, and the result shares no memory with it. Safe to call from threads.
 
     Args:
-        source: a path, a Pillow image of any mode, or a uint8 array (rows, columns),
-            (rows, columns, 3) or (rows, columns, 4).
+        source: a path, a `StoredImage`, a Pillow image of any mode, or a uint8 array (rows,
+            columns), (rows, columns, 3) or (rows, columns, 4).
         max_pixels: refuse more than this many pixels before any is decoded, so that a small file
             which claims to be huge cannot use up the memory.
 
@@ -73,8 +89,11 @@ def open_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> Image.Im
                 image = source.copy()
         except Exception as error:
             _fail_decoding(name, error)
+    elif isinstance(source, StoredImage):
+        image = _decode(BytesIO(read_bytes(source)), name, max_pixels)
     else:
-        image = _from_file(source, name, max_pixels)
+        with _open_file(source, name) as file:
+            image = _decode(file, name, max_pixels)
     try:
         image = to_rgb(_upright(image))
     except Exception as error:
@@ -85,8 +104,33 @@ def open_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> Image.Im
     return image
 
 
+def read_bytes(source: str | os.PathLike[str] | StoredImage) -> bytes:
+    """All bytes of a picture, not decoded; `open_image` takes them as a `StoredImage`.
+
+    Raises:
+        ImageError: as `open_image` does for a source that cannot be read.
+    """
+    name = describe_source(source)
+    try:
+        if isinstance(source, StoredImage):
+            return source.read()
+        with _open_file(source, name) as file:
+            return file.read()
+    except OSError as error:
+        raise image_error(name, f"it cannot be read ({error})", "Try again later.") from error
+
+
+def source_name(source: object) -> str | None:
+    """The path or name of a picture as it was given; None for one that has none."""
+    if isinstance(source, StoredImage):
+        return source.name
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else None
+
+
 def describe_source(source: object) -> str:
     """Name a source in a message."""
+    if isinstance(source, StoredImage):
+        return repr(source.name)
     if isinstance(source, Image.Image):
         origin = getattr(source, "filename", "")
         from_file = f" from {os.fspath(origin)!r}" if origin else ""
@@ -99,7 +143,7 @@ def describe_source(source: object) -> str:
 
 
 def image_error(name: str, reason: str, advice: str) -> ImageError:
-    return ImageError(f"Cannot read the picture {name}: {reason}. {advice}")
+    return ImageError(f"Cannot read the picture {name}: {reason}. {advice}", reason=reason)
 
 
 def _from_array(array: npt.NDArray[np.uint8]) -> Image.Image:
@@ -120,7 +164,7 @@ def _from_array(array: npt.NDArray[np.uint8]) -> Image.Image:
     return Image.fromarray(array).copy()
 
 
-def _from_file(path: str | os.PathLike[str], name: str, max_pixels: int) -> Image.Image:
+def _open_file(path: str | os.PathLike[str], name: str) -> BinaryIO:
     try:
         file_name = os.fspath(path)
     except TypeError:
@@ -138,7 +182,7 @@ def _from_file(path: str | os.PathLike[str], name: str, max_pixels: int) -> Imag
             )
         if not stat.S_ISREG(mode):  # opening a pipe would wait for its writer, perhaps for ever
             raise image_error(name, "it is not a regular file", "Save it to a file first.")
-        file = Path(file_name).open("rb")  # noqa: SIM115 -- closed below, apart from open's errors
+        return Path(file_name).open("rb")
     except FileNotFoundError as error:
         advice = (
             "Only local files are read: download it first."
@@ -152,19 +196,21 @@ def _from_file(path: str | os.PathLike[str], name: str, max_pixels: int) -> Imag
         ) from error
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
         raise image_error(name, f"it cannot be opened ({error})", "Check the path.") from error
-    with file:
-        try:
-            image = identify(file)
-        except UnrecognizedFormatError as error:
-            raise image_error(name, str(error), error.advice) from error
-        except Exception as error:
-            _fail_decoding(name, error)
-        _check_size(image, name, max_pixels)
-        try:
-            with _pillow_limit_lifted(image.width * image.height):
-                image.load()
-        except Exception as error:
-            _fail_decoding(name, error)
+
+
+def _decode(file: BinaryIO, name: str, max_pixels: int) -> Image.Image:
+    try:
+        image = identify(file)
+    except UnrecognizedFormatError as error:
+        raise image_error(name, str(error), error.advice) from error
+    except Exception as error:
+        _fail_decoding(name, error)
+    _check_size(image, name, max_pixels)
+    try:
+        with _pillow_limit_lifted(image.width * image.height):
+            image.load()
+    except Exception as error:
+        _fail_decoding(name, error)
     return image
 
 
