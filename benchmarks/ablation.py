@@ -5,62 +5,82 @@
 
 Learns from `trainval` without its labels and measures on `test`: non-interpolated average precision, objects
 marked difficult counted as absent. "auto" is the default of `piaa.Recognizer`; the presets are the published
-code's constants.
+code's constants. Features are kept in piaa's cache and encoded once.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
+from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
 import torch
-from sklearn.metrics import average_precision_score
 from torch import Tensor
 
 import piaa
-from piaa import paa
 from piaa.classes import encode_classes
 from piaa.config import Config
+from piaa.datasets import Dataset, open_dataset
 from piaa.encoders.base import ImageFeatures
+from piaa.evaluation.bootstrap import paired_interval
+from piaa.evaluation.encoded import Encoded, FeatureSets
+from piaa.evaluation.metrics import mean_average_precision
 from piaa.fitting import Gathered
-from piaa.scoring import cls_branch, text_branch
-from voc import NAMES, read_split
+from piaa.scoring import Scorer, cls_branch, learned_branch, text_branch
 
 from machine import describe
 
-
-def encode(encoder: piaa.Encoder, paths: list[Path]) -> ImageFeatures:
-    start = time.perf_counter()
-    features = encoder.encode_images(paths)
-    seconds = time.perf_counter() - start
-    print(f"encoded {len(paths)} images at {len(paths) / seconds:.1f} images/s", flush=True)
-    return features
+AUTO = "auto (PVCL + PAA)"
 
 
-def chunks(features: ImageFeatures, size: int = 64) -> list[ImageFeatures]:
-    return [features[start : start + size] for start in range(0, len(features), size)]
+def encode(encoder: piaa.Encoder, paths: tuple[Path, ...], sets: FeatureSets) -> Encoded:
+    found = sets.get(encoder, paths)
+    speed = f", at {found.images_per_second:.1f} images/s" if found.fresh else ""
+    print(f"{len(found)} images, {found.fresh} encoded now{speed}", flush=True)
+    return found
 
 
-def average_precisions(labels: Tensor, scores: Tensor) -> np.ndarray:
-    return np.array(
-        [average_precision_score(labels[:, c], scores[:, c]) for c in range(labels.shape[1])]
-    )
+def fit(learn: Iterable[ImageFeatures], text: Tensor, config: Config) -> Scorer:
+    gathered = Gathered(text, config)
+    for part in learn:
+        gathered.add(part)
+    return gathered.finish().scorer
 
 
-def paired(labels: Tensor, ours: Tensor, theirs: Tensor, rounds: int = 200) -> tuple[float, float]:
-    """95 % interval of the difference in mAP, images drawn with replacement, the same for both."""
-    rng = np.random.default_rng(0)
-    found = []
-    for _ in range(rounds):
-        pick = torch.from_numpy(rng.integers(0, len(labels), len(labels)))
-        seen = labels[pick].any(0)
-        truth = labels[pick][:, seen]
-        mine = average_precisions(truth, ours[pick][:, seen]).mean()
-        found.append(mine - average_precisions(truth, theirs[pick][:, seen]).mean())
-    low, high = np.percentile(found, [2.5, 97.5])
-    return 100 * low, 100 * high
+def ablate(learn: Encoded, test: Encoded, text: Tensor) -> dict[str, Tensor]:
+    """Scores (n, C) of the test images: the branches of auto, auto, and the published presets."""
+    auto = fit(learn, text, Config.auto())
+    if auto.classifier is None:
+        raise SystemExit("The fit has no classifier.")
+    published = {p: fit(learn, text, Config.reference(p)) for p in ("voc", "coco", "nus")}
+    found: dict[str, list[Tensor]] = {}
+    for part in test:
+        patches = text_branch(part.patches, text, auto.scales.text)
+        whole = cls_branch(part.cls, text, auto.scales.cls)
+        learned = learned_branch(part.patches, auto.classifier, auto.scales.learned)
+        scores = {
+            "text, patches": patches,
+            "text, global": whole,
+            "text, both (PAA alone)": patches + whole,
+            "learned (PVCL alone)": learned,
+            AUTO: auto.evidence(part),
+        }
+        for preset, scorer in published.items():
+            scores[f"published constants, {preset}"] = scorer.evidence(part)
+        for name, values in scores.items():
+            found.setdefault(name, []).append(values)
+    return {name: torch.cat(parts) for name, parts in found.items()}
+
+
+def print_rows(rows: dict[str, Tensor], dataset: Dataset, rounds: int) -> None:
+    print(f"\n{len(dataset.learn)} images to learn from, {len(dataset.test)} to test on")
+    print(f"{'':32}{'mAP':>7}   auto minus it (95 %)")
+    for name, scores in rows.items():
+        line = f"{name:32}{100 * mean_average_precision(scores, dataset.labels):7.2f}"
+        if name != AUTO:
+            gap = paired_interval(rows[AUTO], scores, dataset.labels, rounds=rounds)
+            line += f"   [{100 * gap.low:+.2f}, {100 * gap.high:+.2f}]"
+        print(line, flush=True)
 
 
 def main() -> None:
@@ -76,48 +96,13 @@ def main() -> None:
     encoder = piaa.load_encoder(options.encoder, weights=options.weights, frontend=options.frontend)
     print(describe())
     print(encoder)
-    train_paths, _ = read_split(options.root, "trainval", options.limit)
-    test_paths, labels = read_split(options.root, "test", options.limit)
-    train, test = encode(encoder, train_paths), encode(encoder, test_paths)
-    text = encode_classes(encoder, list(NAMES.values()), encoder.prompt_template)
-
-    rows: dict[str, Tensor] = {}
-    for preset in ("auto", "voc", "coco", "nus"):
-        config = Config.auto() if preset == "auto" else Config.reference(preset)
-        gathered = Gathered(text, config)
-        for part in chunks(train):
-            gathered.add(part)
-        scorer = gathered.finish().scorer
-        scales = scorer.scales
-        if preset == "auto":
-            rows["text, patches"] = torch.cat(
-                [text_branch(part.patches, text, scales.text) for part in chunks(test)]
-            )
-            rows["text, global"] = cls_branch(test.cls, text, scales.cls)
-            rows["text, both (PAA alone)"] = rows["text, patches"] + rows["text, global"]
-            classifier = scorer.classifier
-            rows["learned (PVCL alone)"] = torch.cat(
-                [
-                    paa.patch_log_odds(
-                        part.patches, classifier.weight, bias=classifier.bias, scale=scales.learned
-                    )
-                    for part in chunks(test)
-                ]
-            )
-            name = "auto (PVCL + PAA)"
-        else:
-            name = f"published constants, {preset}"
-        rows[name] = torch.cat([scorer.evidence(part) for part in chunks(test)])
-
-    ours = rows["auto (PVCL + PAA)"]
-    print(f"\n{len(train)} images to learn from, {len(test)} to test on")
-    print(f"{'':32}{'mAP':>7}   auto minus it (95 %)")
-    for name, scores in rows.items():
-        line = f"{name:32}{100 * average_precisions(labels, scores).mean():7.2f}"
-        if scores is not ours:
-            low, high = paired(labels, ours, scores, options.rounds)
-            line += f"   [{low:+.2f}, {high:+.2f}]"
-        print(line, flush=True)
+    dataset = open_dataset("voc2007", options.root, partial=True).limited(options.limit)
+    for note in dataset.notes:
+        print(f"note: {note}")
+    sets = FeatureSets()
+    learn, test = (encode(encoder, s.paths, sets) for s in (dataset.learn, dataset.test))
+    text = encode_classes(encoder, dataset.classes, encoder.prompt_template)
+    print_rows(ablate(learn, test, text), dataset, options.rounds)
 
 
 if __name__ == "__main__":
