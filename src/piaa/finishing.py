@@ -140,7 +140,7 @@ class Finisher:
         """The images of the sample by id, some at a time; as one row of patches, whatever their grid."""
         grid = (1, self.sample.patches.shape[1])
         for some in torch.split(self.order, _IMAGES_AT_ONCE):
-            # Half precision cost the patches their length.
+            # As they are kept, patches have lost their length.
             patches = F.normalize(self.sample.patches[some].float(), dim=-1)
             cls = self.sample.cls[some].to(self.text.device)
             yield ImageFeatures(cls, patches.to(self.text.device), grid)

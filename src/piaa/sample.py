@@ -14,7 +14,7 @@ from torch import Tensor
 
 from piaa.errors import InputError
 
-# Patches of one image are 200 to 400 KB in half precision: about a thousand images.
+# Patches of one image are 100 to 200 KB as small whole numbers: about two thousand images.
 SAMPLE_BYTES = 256 * 2**20
 SAMPLE_IMAGES = 2000
 
@@ -45,11 +45,19 @@ def halves(ids: Tensor) -> Tensor:
 
 def capacity(n_patches: int, dim: int) -> int:
     """How many images a sample keeps, for images of that many patch vectors."""
-    return int(max(64, min(SAMPLE_IMAGES, SAMPLE_BYTES // (2 * n_patches * dim))))
+    return int(max(64, min(SAMPLE_IMAGES, SAMPLE_BYTES // (n_patches * dim))))
+
+
+def _small(vectors: Tensor) -> Tensor:
+    """Vectors (..., D) as whole numbers up to 127; those that are already stay as they are."""
+    if vectors.dtype == torch.int8:
+        return vectors
+    largest = vectors.abs().amax(dim=-1, keepdim=True).clamp_min(1e-12)
+    return (vectors / largest * 127).round().to(torch.int8)
 
 
 class Sample:
-    """Patches float16 and global vectors float32 of the images with the lowest ids, in no order.
+    """Directions of patches and global vectors of the images with the lowest ids, in no order.
 
     Ids are hashes, so the lowest ids are a random choice. `order()` gives the places by id, which is the same
     whatever the history. `complete` tells whether every image ever offered is here.
@@ -59,7 +67,7 @@ class Sample:
         self.complete = True
         self._ceiling: int | None = None
         self.ids = torch.empty(0, dtype=torch.int64)
-        self._patches = torch.empty(0, dtype=torch.float16)
+        self._patches = torch.empty(0, dtype=torch.int8)
         self._cls = torch.empty(0)
 
     def __len__(self) -> int:
@@ -67,7 +75,7 @@ class Sample:
 
     @property
     def patches(self) -> Tensor:
-        """(S, M, D) float16."""
+        """(S, M, D) int8, each vector up to its length; cosines are within about 1e-4."""
         return self._patches[: len(self)]
 
     @property
@@ -96,7 +104,7 @@ class Sample:
         places = torch.arange(len(self), total)
         leaving = self.ids.argsort(descending=True)[: len(new) - len(places)]
         places = torch.cat([places, leaving])
-        self._patches[places] = patches[new].detach().to(device="cpu", dtype=torch.float16)
+        self._patches[places] = _small(patches[new].detach()).cpu()
         self._cls[places] = cls[new].detach().to(device="cpu", dtype=torch.float32)
         grown = self.ids.new_empty(total)
         grown[: len(self)] = self.ids
@@ -125,7 +133,7 @@ class Sample:
         if total <= len(self._patches):
             return
         length = min(room, max(total, 2 * len(self._patches), 64))
-        larger = torch.empty(length, *patches.shape[1:], dtype=torch.float16)
+        larger = torch.empty(length, *patches.shape[1:], dtype=torch.int8)
         larger_cls = torch.empty(length, patches.shape[2])
         if len(self):
             larger[: len(self)], larger_cls[: len(self)] = self.patches, self.cls
