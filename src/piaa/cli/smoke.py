@@ -9,16 +9,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from piaa.cli.group import examples
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from piaa.encoders.clip import ClipEncoder
     from piaa.encoders.lite import LiteEncoder
 
+EXAMPLES = examples(
+    "piaa smoke photos/01.jpg photos/02.jpg --weights clip.safetensors",
+    "piaa smoke --encoder ViT-B-16  # needs network",
+)
+
 
 def smoke(
     photos: Annotated[
-        list[Path] | None, typer.Argument(help="Pictures to encode. Default: some made up.")
+        list[Path] | None,
+        typer.Argument(
+            metavar="PHOTOS...", help="Pictures to encode.", show_default="some made up"
+        ),
     ] = None,
     encoder: Annotated[
         str | None, typer.Option(help="A registered encoder: its weights may be downloaded.")
@@ -54,7 +64,7 @@ def smoke(
         model = _random_encoder(frontend or "sc-clip", device)
     else:
         model = piaa.load_encoder(encoder, weights=weights, frontend=frontend, device=device)
-    images = list(photos) if photos else [_picture(seed) for seed in range(16)]
+    images = list(photos) if photos else [picture(seed) for seed in range(16)]
     typer.echo(f"Encoding {len(images)} pictures ...", err=True)
     model.encode_images(images[:1])  # warm-up
     start = time.perf_counter()
@@ -94,7 +104,7 @@ def _random_encoder(frontend: str, device: str | None) -> ClipEncoder | LiteEnco
         return piaa.load_encoder(weights=path, frontend=frontend, device=device)
 
 
-def _picture(seed: int) -> Image:
+def picture(seed: int) -> Image:
     """A smooth color pattern, larger than the encoder's input, so that it is resized and cropped."""
     import numpy as np
     from PIL import Image

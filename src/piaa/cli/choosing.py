@@ -1,0 +1,270 @@
+"""Which recognizer: a saved --model, or --classes and an encoder. Checked before any work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from piaa.errors import InputError
+
+if TYPE_CHECKING:
+    from piaa.classes import ClassList
+    from piaa.config import Config
+    from piaa.encoders.base import Encoder
+    from piaa.recognizer import Recognizer
+
+DEFAULT_ENCODER: Final = "lite"
+"""Embedded: quick on a CPU, and its weights come from the package index."""
+
+
+def _encoder_names(incomplete: str) -> list[str]:
+    from piaa.encoders.registry import list_encoders
+
+    return [name for name in list_encoders() if name.lower().startswith(incomplete.lower())]
+
+
+def _frontend_names(incomplete: str) -> list[str]:
+    from piaa.encoders.frontends import list_frontends
+
+    return [name for name in list_frontends() if name.startswith(incomplete)]
+
+
+_WHO = "Which recognizer"
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="FILE",
+        help="A model that piaa fit has saved, or one that piaa knows by name.",
+        show_default=False,
+        rich_help_panel=_WHO,
+    ),
+]
+ClassesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--classes",
+        "-c",
+        metavar="FILE",
+        help="A text file with one class a line ('sofa: couch, settee' adds synonyms), or a list that "
+        "piaa knows by name.",
+        show_default=False,
+        rich_help_panel=_WHO,
+    ),
+]
+EncoderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder",
+        "-e",
+        metavar="NAME",
+        help="See piaa encoders. Its weights are fetched if need be.",
+        show_default=f"{DEFAULT_ENCODER}, unless --weights",
+        autocompletion=_encoder_names,
+        rich_help_panel=_WHO,
+    ),
+]
+WeightsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        "-w",
+        metavar="WHERE",
+        help="A checkpoint file, a directory or hf:org/repo. A path never touches the network.",
+        show_default=False,
+        rich_help_panel=_WHO,
+    ),
+]
+FrontendOption = Annotated[
+    str | None,
+    typer.Option(
+        "--frontend",
+        metavar="NAME",
+        help="How patch features are read, see piaa encoders.",
+        show_default="what suits the encoder",
+        autocompletion=_frontend_names,
+        rich_help_panel=_WHO,
+    ),
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        help="Such as cpu or cuda.",
+        show_default="the best",
+        rich_help_panel=_WHO,
+    ),
+]
+TilesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--tiles",
+        min=1,
+        metavar="N",
+        help="Look at N x N windows of each picture too, for small things: N * N + 1 times the work.",
+        show_default=False,
+        rich_help_panel=_WHO,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was asked for, sound as far as that can be told without loading anything.
+
+    Made by `choose`. `recognizer()` loads it.
+    """
+
+    model: str | None
+    classes: ClassList | None
+    encoder: str | None
+    weights: str | None
+    frontend: str | None
+    device: str | None
+    tiles: int | None
+
+    def load_encoder(self) -> Encoder:
+        """The encoder alone, with its tiles; not for a saved model, which knows its own."""
+        import piaa
+        from piaa.encoders.tiled import TiledEncoder
+        from piaa.images.tiles import Tiles
+
+        encoder = piaa.load_encoder(
+            self.encoder, weights=self.weights, frontend=self.frontend, device=self.device
+        )
+        if self.tiles is None:
+            return encoder
+        return TiledEncoder(encoder, Tiles(rows=self.tiles, columns=self.tiles))
+
+    def recognizer(
+        self, *, config: Config | None = None, template: str | None = None
+    ) -> Recognizer:
+        """The saved model, or a zero-shot recognizer of the classes (made with `config`, `template`)."""
+        from piaa.recognizer import Recognizer
+
+        if self.model is not None:
+            return _load_model(self.model, self.weights, self.device)
+        if self.classes is None:
+            raise InputError("Give --classes.")
+        return Recognizer(self.load_encoder(), self.classes, config=config, template=template)
+
+
+def choose(
+    context: Any,
+    *,
+    model: str | None = None,
+    classes: str | None = None,
+    encoder: str | None = None,
+    weights: str | None = None,
+    frontend: str | None = None,
+    device: str | None = None,
+    tiles: int | None = None,
+) -> Choice:
+    """Check the options above, as far as that is possible without loading an encoder.
+
+    Args:
+        context: the command's `typer.Context`, which knows which of them were flags. Flags that
+            contradict each other are errors; against a flag, what the environment or piaa.toml
+            says gives way, and between themselves a model goes before classes and an encoder.
+
+    Raises:
+        InputError: neither a model nor classes (in a command that can take either), flags that
+            contradict each other, an unknown name, a class list or a model that is not there.
+    """
+    takes_model = "model" in context.params
+    flags = {
+        name
+        for name in ("model", "classes", "encoder", "weights", "frontend", "tiles")
+        if is_flag(context, name)
+    }
+    if model is not None and flags & {"classes"} and "model" not in flags:
+        model = None
+    if model is not None:
+        wrong = flags & {"classes", "encoder", "frontend", "tiles"}
+        if wrong and "model" in flags:
+            raise InputError(
+                f"--model cannot go with {_flags(wrong)}: a saved model has its own classes, encoder "
+                "and settings. (--weights may say where its encoder's weights are now.)"
+            )
+        if wrong:  # a flag against a model of the settings
+            model = None
+    if model is not None:
+        return _chosen_model(model, weights if "weights" in flags else None, device)
+    if classes is None:
+        either = (
+            "--model FILE (made by piaa fit) or --classes FILE" if takes_model else "--classes FILE"
+        )
+        raise InputError(f"Give {either}.")
+    if "encoder" in flags and "weights" not in flags:
+        weights = None
+    elif "weights" in flags and "encoder" not in flags:
+        encoder = None
+    if encoder is None and weights is None:
+        encoder = DEFAULT_ENCODER
+    return _chosen_classes(classes, encoder, weights, frontend, device, tiles)
+
+
+def is_flag(context: Any, name: str) -> bool:
+    """Whether a parameter was given as a flag, not by the environment or piaa.toml."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _flags(names: set[str]) -> str:
+    return ", ".join(f"--{name}" for name in sorted(names))
+
+
+def _chosen_model(model: str, weights: str | None, device: str | None) -> Choice:
+    from piaa.shipped import list_models, model_file
+
+    if model_file(model) is None and not Path(model).is_file():
+        state = "is a folder" if Path(model).is_dir() else "does not exist"
+        raise InputError(
+            f"The model {model!r} {state}. Give a file that piaa fit has saved, or a name that piaa "
+            f"knows: {', '.join(list_models())}."
+        )
+    return Choice(model, None, None, weights, None, device, None)
+
+
+def _chosen_classes(
+    classes: str,
+    encoder: str | None,
+    weights: str | None,
+    frontend: str | None,
+    device: str | None,
+    tiles: int | None,
+) -> Choice:
+    from piaa.classes import ClassList
+    from piaa.encoders.frontends import find_frontend
+    from piaa.encoders.lite.sources import LITE_ENCODERS
+    from piaa.encoders.registry import find_encoder
+
+    if encoder is not None and encoder not in LITE_ENCODERS:
+        find_encoder(encoder)
+    if frontend is not None and frontend != "none":
+        find_frontend(frontend)
+    found = ClassList.of(classes)
+    return Choice(None, found, encoder, weights, frontend, device, tiles)
+
+
+def _load_model(model: str, weights: str | None, device: str | None) -> Recognizer:
+    from piaa.recognizer import Recognizer
+
+    if weights is None and device is None:
+        return Recognizer.load(model)
+    from piaa.artifact import load_artifact
+    from piaa.encoders.reloading import reload_encoder
+    from piaa.errors import ArtifactError
+
+    header = load_artifact(model).header
+    try:
+        spec, source = header["encoder"], weights or header["source"]
+        encoder = reload_encoder(spec, source, device=device)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ArtifactError(f"{model} is not a whole saved recognizer: {error!r}.") from error
+    return Recognizer.load(model, encoder)
