@@ -17,6 +17,7 @@ from torch import Tensor
 # EM may stop at a poor optimum: start from several shares of positives, keep the likeliest.
 _STARTS = (0.02, 0.1, 0.3, 0.5)
 _ROUNDS = 60
+_NUMBERS_AT_ONCE = 2**20
 _LEAST_VARIANCE = 1e-4  # of scores standardized to variance 1: keeps a component off single points
 
 
@@ -54,41 +55,42 @@ def fit_mixture(scores: Tensor) -> Mixture:
     mean, spread = x.mean(0), x.std(0, unbiased=False)
     spread = torch.where(spread > 0, spread, torch.ones_like(spread))
     x = (x - mean) / spread
-    best: list[Tensor] | None = None
-    for start in _STARTS:
-        found = _em(x, start)
-        if best is None:
-            best = found
-            continue
-        better = found[-1] > best[-1]
-        best = [torch.where(better, new, old) for new, old in zip(found, best, strict=True)]
-    low, high, variance, share, gain = best or _em(x, 0.5)
+    at_once = max(1, _NUMBERS_AT_ONCE // (len(_STARTS) * len(x)))
+    parts = [_em(block) for block in torch.split(x, at_once, dim=1)]
+    low, high, variance, share, gain = (torch.cat(p) for p in zip(*parts, strict=True))
+    # One Gaussian describes a constant perfectly; two have nothing to add.
+    gain = torch.where(x.any(0), gain.clamp_min(0), 0)
     return Mixture(
         low=low * spread + mean,
         high=high * spread + mean,
         deviation=variance.sqrt() * spread,
         share=share,
-        gain=gain.clamp_min(0),
+        gain=gain,
     )
 
 
-def _em(x: Tensor, start: float) -> list[Tensor]:
-    """From the top `start` of each standardized column: low, high, variance, share, gain."""
+def _em(x: Tensor) -> list[Tensor]:
+    """Of standardized columns (n, C): low, high, variance, share, gain of the likeliest of all starts."""
     n = len(x)
-    high = x.topk(max(1, round(start * n)), dim=0).values.mean(0)
-    low = -start / (1 - start) * high
-    share = torch.full_like(high, start)
+    starts = torch.tensor(_STARTS, dtype=x.dtype, device=x.device)[:, None, None]
+    tops = [x.topk(max(1, round(start * n)), dim=0).values.mean(0) for start in _STARTS]
+    high = torch.stack(tops)[:, None]  # (starts, 1, C), as all that follows
+    low = -starts / (1 - starts) * high
+    share = starts.expand_as(high)
     variance = torch.full_like(high, 0.5)
     edge = 0.5 / n  # a component never dies out entirely, which would leave it without a mean
+    sums, squares = x.sum(0), x.square().sum(0)
     for _ in range(_ROUNDS):
-        odds = torch.logit(share) + ((x - low).square() - (x - high).square()) / (2 * variance)
-        belong = torch.sigmoid(odds)
-        total = belong.sum(0).clamp(edge, n - edge)
+        # With one variance the odds are linear in x, and its moments give the spread: one pass over x.
+        slope = (high - low) / variance
+        odds = torch.addcmul(torch.logit(share) - 0.5 * slope * (low + high), x, slope)
+        belong = odds.sigmoid_()
+        total = belong.sum(1, keepdim=True).clamp(edge, n - edge)
+        inside = belong.mul_(x).sum(1, keepdim=True)
         share = (total / n).clamp(edge, 1 - edge)
-        high = (belong * x).sum(0) / total
-        low = ((1 - belong) * x).sum(0) / (n - total)
-        within = belong * (x - high).square() + (1 - belong) * (x - low).square()
-        variance = within.mean(0).clamp_min(_LEAST_VARIANCE)
+        high, low = inside / total, (sums - inside) / (n - total)
+        within = squares - total * high.square() - (n - total) * low.square()
+        variance = (within / n).clamp_min(_LEAST_VARIANCE)
     likelihood = (
         torch.logaddexp(
             share.log() - (x - high).square() / (2 * variance),
@@ -97,7 +99,9 @@ def _em(x: Tensor, start: float) -> list[Tensor]:
         - 0.5 * (2 * math.pi * variance).log()
     )
     single = -0.5 * (x.square() + math.log(2 * math.pi))
-    gain = (likelihood - single).mean(0)
+    gain = (likelihood - single).mean(1, keepdim=True)
     swapped = low > high
     low, high = torch.where(swapped, high, low), torch.where(swapped, low, high)
-    return [low, high, variance, torch.where(swapped, 1 - share, share), gain]
+    share = torch.where(swapped, 1 - share, share)
+    best = gain.argmax(0, keepdim=True)
+    return [part.gather(0, best)[0, 0] for part in (low, high, variance, share, gain)]
