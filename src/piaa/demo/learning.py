@@ -31,8 +31,8 @@ def learn_what_is_there(
     """Fit on photographs, drop the names they show no trace of, and fit the others again.
 
     Every class's threshold is where its own scores part. A name that is nowhere has scores that part
-    too, by noise, and would become a tag of the photographs that look least unlike it. Its bank tells:
-    it is much less sure than those of names that are there.
+    too, by noise. Fitting lifts thresholds of classes with little presence, but those of a long list
+    still become tags, about one a photograph too many; without their names the others are cut better.
 
     Args:
         recognizer: not fitted; few enough photographs that it can keep their features in memory.
@@ -42,8 +42,8 @@ def learn_what_is_there(
         # Most names of a long list are not there; those are the ones that are dropped.
         warnings.simplefilter("ignore", EvidenceWarning)
         first = recognizer.fit(photographs, on_error=on_error)
-        sure = {row.name for row in first.classes if row.presence >= LEAST_PRESENCE}
-        kept = [name for name in recognizer.classes.names if name in sure | set(also)]
+        there = {row.name for row in first.classes if row.presence >= LEAST_PRESENCE}
+        kept = [name for name in recognizer.classes.names if name in there | set(also)]
         if 1 < len(kept) < len(recognizer.classes):
             phrases = dict(zip(recognizer.classes.names, recognizer.classes.phrases, strict=True))
             present = ClassList(tuple(kept), tuple(phrases[name] for name in kept))
