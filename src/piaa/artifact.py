@@ -93,7 +93,7 @@ def _header(source: Path, metadata: Mapping[str, str], format: str) -> dict[str,
         raise ArtifactError(f"{source} was changed or damaged: its header does not match its hash.")
     try:
         header = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{source} has a header that is no JSON: {error}.") from error
     if not isinstance(header, dict) or header.get("format") != format:
         kind = "saved piaa recognizer" if format == FORMAT else f"{format} file"

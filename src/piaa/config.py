@@ -202,7 +202,10 @@ def _number(
     to: float = math.inf,
 ) -> None:
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    number = cast(float, value) if numeric else math.nan
+    try:
+        number = float(cast(float, value)) if numeric else math.nan
+    except OverflowError:  # a whole number beyond all floats
+        number = math.inf
     # Written so that NaN fails every comparison.
     if not (math.isfinite(number) and above < number < below and least <= number <= to):
         low = f"above {above:g}" if above > -math.inf else f"at least {least:g}"

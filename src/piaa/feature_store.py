@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from piaa.atomic import write_whole
 from piaa.encoders.base import EncoderSpec, ImageFeatures
 from piaa.errors import InputError
 from piaa.feature_shards import DamagedShardError, Shard, StoredFeatures, write_shard
@@ -31,7 +32,7 @@ class FeatureStore:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise InputError(f"{path} exists already. Give a new or empty folder for the features.")
         path.mkdir(parents=True, exist_ok=True)
-        (path / SPEC_FILE).write_text(json.dumps(spec.to_dict(), indent=2), encoding="utf-8")
+        write_whole(path / SPEC_FILE, json.dumps(spec.to_dict(), indent=2).encode())
         return FeatureStore(path)
 
     @staticmethod
@@ -40,7 +41,7 @@ class FeatureStore:
         path = Path(folder)
         try:
             saved = json.loads((path / SPEC_FILE).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{path} holds no kept features: {error}.") from error
         if not isinstance(saved, dict):
             raise InputError(f"{path} holds no kept features: {SPEC_FILE} describes no encoder.")

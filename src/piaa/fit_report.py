@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from piaa.classes import ClassList
@@ -86,9 +86,9 @@ class FitReport:
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> FitReport:
         try:
-            rows = tuple(ClassReport(**row) for row in values["classes"])
+            rows = tuple(_checked(ClassReport(**row)) for row in values["classes"])
             return FitReport(int(values["n_images"]), rows)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"This is no saved fit report: {error}.") from error
 
     @staticmethod
@@ -109,3 +109,13 @@ class FitReport:
             strict=True,
         )
         return FitReport(fitted.n_images, tuple(ClassReport(*column) for column in columns))
+
+
+def _checked(row: ClassReport) -> ClassReport:
+    """The row, if its values are of the types that it says: from a file they may be anything."""
+    kinds = {"str": str, "int": int, "bool": bool, "float": int | float}
+    for field in fields(row):
+        value = getattr(row, field.name)
+        if not isinstance(value, kinds[str(field.type)]):
+            raise TypeError(f"{field.name} is {value!r}")
+    return row

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,9 @@ from piaa.weighting import BranchWeights
 if TYPE_CHECKING:
     from piaa.recognizer import Recognizer
 
-_BROKEN = (InputError, KeyError, TypeError, ValueError, AttributeError)
+_BROKEN = (InputError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
+# No fit comes near it, and the product of two such numbers is still a float32.
+_LARGEST = 1e18
 
 
 def save_recognizer(recognizer: Recognizer, path: str | os.PathLike[str]) -> None:
@@ -128,15 +129,13 @@ def _group(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     }
 
 
-def _classifier(
-    tensors: Mapping[str, Tensor], prefix: str, device: torch.device
-) -> Classifier:
+def _classifier(tensors: Mapping[str, Tensor], prefix: str, device: torch.device) -> Classifier:
     return Classifier(**{k: v.to(device) for k, v in _group(tensors, prefix).items()})
 
 
 def _positive(name: str, value: object) -> float:
-    if not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
-        raise InputError(f"{name} must be a positive number, not {value!r}")
+    if not isinstance(value, int | float) or not 0 < value <= _LARGEST:
+        raise InputError(f"{name} must be a positive number up to {_LARGEST:g}, not {value!r}")
     return float(value)
 
 
@@ -160,5 +159,7 @@ def _check_tensors(tensors: Mapping[str, Tensor], c: int, d: int, *, fitted: boo
             raise InputError(
                 f"{name} is {tensor.dtype} {tuple(tensor.shape)} in place of {dtype} {shape}"
             )
-        if not tensor.isfinite().all():
-            raise InputError(f"{name} holds numbers that are not finite")
+        if not tensor.isfinite().all() or (
+            dtype.is_floating_point and tensor.abs().gt(_LARGEST).any()
+        ):
+            raise InputError(f"{name} holds numbers that are not finite, or above {_LARGEST:g}")

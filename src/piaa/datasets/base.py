@@ -152,7 +152,7 @@ def absent(paths: Sequence[Path]) -> set[int]:
         try:
             with os.scandir(folder) as entries:
                 names = {entry.name for entry in entries}
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a NUL character in the path
             names = set()
         lost.update(place for place in places if paths[place].name not in names)
     return lost
@@ -161,7 +161,7 @@ def absent(paths: Sequence[Path]) -> set[int]:
 def inside(folder: Path, name: str, where: str) -> Path:
     """folder / name, refusing names that lead out of the folder."""
     parts = Path(name).parts
-    if not parts or Path(name).is_absolute() or ".." in parts:
+    if not parts or Path(name).is_absolute() or ".." in parts or "\0" in name:
         raise InputError(
             f"{where} names the image {name!r}, which is not below {folder}. Write paths relative to it."
         )

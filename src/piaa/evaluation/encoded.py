@@ -61,7 +61,7 @@ class Encoded:
             return self.measure_speed()
         try:
             return float(json.loads(path.read_bytes())["images_per_second"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(f"{path} is not what piaa wrote ({error!r}). Remove it.") from error
 
     def measure_speed(self) -> float:

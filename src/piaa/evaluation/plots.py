@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from piaa.atomic import whole_file
 from piaa.errors import InputError
 from piaa.evaluation.curves import Curve
 from piaa.evaluation.tables import Filled, find, headings
@@ -40,8 +41,8 @@ def save_figure(figure: Figure, path: Path) -> None:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {}
-    with matplotlib.rc_context({"svg.hashsalt": "piaa"}):
-        figure.savefig(path, dpi=110, metadata=metadata)
+    with matplotlib.rc_context({"svg.hashsalt": "piaa"}), whole_file(path) as temporary:
+        figure.savefig(temporary, dpi=110, metadata=metadata, format=path.suffix[1:])
 
 
 def plot_filled(table: str, filled: Sequence[Filled], path: Path, *, title: str) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Sequence
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from piaa.encoders.lite.minilm import MiniLm
 from piaa.encoders.lite.sources import MINILM
 from piaa.encoders.package_index import cache_folder
 from piaa.errors import CheckpointError
+from piaa.tensor_writing import write_tensors
 
 
 def phrase_vectors(phrases: Sequence[str], minilm: MiniLm) -> Tensor:
@@ -30,8 +30,6 @@ def phrase_vectors(phrases: Sequence[str], minilm: MiniLm) -> Tensor:
             ) from error
     vectors = minilm.encode(phrases)
     # A cache that was copied by hand may be read-only; then they are computed each time.
-    with contextlib.suppress(OSError, SafetensorError):
-        made = path.with_name(f".{path.name}.{os.getpid()}")
-        save_file({"vectors": vectors}, made)
-        made.replace(path)
+    with contextlib.suppress(OSError):
+        write_tensors(path, {"vectors": vectors})
     return vectors
