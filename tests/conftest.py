@@ -17,6 +17,10 @@ from recipe import clip_checkpoint, eva_checkpoint
 # The models here are small: one thread is as fast as two, and does not stall on a busy machine.
 torch.set_num_threads(1)
 
+# No conftest.py holds a doctest, and to look for some pytest would import each under the same name,
+# `conftest`, and stop at the second.
+collect_ignore_glob = ["*conftest.py"]
+
 
 @pytest.fixture(scope="session")
 def clip_file(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -69,6 +69,7 @@ piaa.classes = (() => {
     if (fit) {
       rows.push(
         ["Evidence", `${number(fit.evidence)} of 1`],
+        ["Presence", `${number(fit.presence)} of 1`],
         ["Bank", `${plural(fit.bank, "patch", "patches")} of ${photographs(fit.images)}`],
         ["Kept after purification", plural(fit.kept, "patch", "patches")],
         ["Share when fitted", percent(fit.prevalence)]);
