@@ -8,38 +8,44 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from piaa import paa, pvcl
     from piaa.classes import ClassList
+    from piaa.client import Client
     from piaa.config import Config
     from piaa.encoders.base import Encoder, EncoderSpec, ImageFeatures
     from piaa.encoders.frontends import list_frontends
     from piaa.encoders.loading import load_encoder
     from piaa.encoders.registry import list_encoders
     from piaa.errors import PiaaError
+    from piaa.fit_report import FitReport
     from piaa.images.tiles import Tiles
     from piaa.prediction import Prediction
     from piaa.recognizer import Recognizer
-    from piaa.report import FitReport
+    from piaa.shipped import list_class_lists, list_models
 
 __version__ = "0.1.0"
 
 # Public name -> module. Looked up on first use (PEP 562), so that `import piaa` costs nothing.
 _HOMES = {
     "ClassList": "piaa.classes",
+    "Client": "piaa.client",
     "Config": "piaa.config",
     "Encoder": "piaa.encoders.base",
     "EncoderSpec": "piaa.encoders.base",
-    "FitReport": "piaa.report",
+    "FitReport": "piaa.fit_report",
     "ImageFeatures": "piaa.encoders.base",
     "PiaaError": "piaa.errors",
     "Prediction": "piaa.prediction",
     "Recognizer": "piaa.recognizer",
     "Tiles": "piaa.images.tiles",
+    "list_class_lists": "piaa.shipped",
     "list_encoders": "piaa.encoders.registry",
     "list_frontends": "piaa.encoders.frontends",
+    "list_models": "piaa.shipped",
     "load_encoder": "piaa.encoders.loading",
 }
 _MODULES = ("paa", "pvcl")
 __all__ = [
     "ClassList",
+    "Client",
     "Config",
     "Encoder",
     "EncoderSpec",
@@ -50,8 +56,10 @@ __all__ = [
     "Recognizer",
     "Tiles",
     "__version__",
+    "list_class_lists",
     "list_encoders",
     "list_frontends",
+    "list_models",
     "load_encoder",
     "paa",
     "pvcl",
