@@ -23,7 +23,9 @@ from torch import Tensor
 
 from piaa.encoders.lite.lexicon import Lexicon, Sense
 
-TEMPERATURE = 10.0  # of the likeness to lemmas, as cosine; 15 is alike on left-out classes (MRR 0.718, 0.726)
+TEMPERATURE = (
+    10.0  # of the likeness to lemmas, as cosine; 15 is alike on left-out classes (MRR 0.718, 0.726)
+)
 MOST_CLASSES = 300  # a synset above so many is too wide to stand for anything one sees
 WIDE = 100  # the same for a synset above the words' own
 STEP = 0.6  # weight of a synset for each step above the words
