@@ -50,9 +50,12 @@ def load(clip_file: Path, eva_file: Path) -> Callable[..., ClipEncoder]:
     return load
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's chromium; tests that want it are skipped where there is none."""
+    """Debian's chromium; tests that want it are skipped where there is none.
+
+    One a module: while it is open, an event loop runs, and tests with one of their own cannot.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if (path := chromium_path()) is None:
         pytest.skip("no chromium on this machine (Debian: apt-get install chromium)")

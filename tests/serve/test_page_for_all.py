@@ -39,8 +39,9 @@ def test_a_screen_reader_finds_names_for_everything(browser: Browser, served: Se
                 assert name, each
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 820, 1440])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(390, "light"), (390, "dark"), (820, "light"), (1440, "dark")]
+)
 def test_it_fits_and_can_be_read(browser: Browser, served: Served, width: int, scheme: Any) -> None:
     with opened(browser, served, width=width, scheme=scheme) as page:
         pick(page)

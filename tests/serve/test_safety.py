@@ -233,7 +233,13 @@ class SlowEncoder(ColorEncoder):
 @pytest.fixture(scope="module")
 def slow() -> Iterator[Served]:
     limits = Limits(
-        queue=6, images=6, batch=1, deadline_seconds=2.0, decoders=1, remembered_bytes=0
+        queue=6,
+        images=6,
+        batch=1,
+        encoders=1,
+        deadline_seconds=2.0,
+        decoders=1,
+        remembered_bytes=0,
     )
     with running(Recognizer(SlowEncoder(), ["red", "blue"]), limits) as server:
         yield server
