@@ -46,6 +46,8 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             monkeypatch.delenv(name)
     monkeypatch.setenv("PIAA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # neither hub nor package index: no test needs them
+    # The hub client reads it when it is imported, which another test may have done already.
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("COLUMNS", "100")
     folder = tmp_path / "here"

@@ -260,8 +260,10 @@ def test_a_full_queue_says_when_to_come_back(slow: Served) -> None:
     assert int(answer.headers["retry-after"]) >= 1
     assert slow.ask("GET", "/healthz").status == 200
     # Six pictures take three seconds; nobody waits beyond the deadline.
-    first, second = (read(connection) for connection in waiting)
-    assert (first.status, first.problem) in ((200, ""), (504, "deadline"))
-    assert (second.status, second.problem) == (504, "deadline")
+    answers = [read(connection) for connection in waiting]
+    late = [answer.problem for answer in answers if answer.status == 504]
+    assert len(late) >= 1
+    assert set(late) == {"deadline"}
+    assert all(answer.status in (200, 504) for answer in answers)
     wait_for(lambda: slow.metric("piaa_queue_images") == 0)
     still_answers(slow)
