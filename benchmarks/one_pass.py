@@ -10,20 +10,16 @@ the sharing alone.
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
-import piaa
+from b16 import random_encoder
 from piaa.encoders.clip import ClipEncoder
 from piaa.encoders.frontends.base import LastBlock, Trunk
-from piaa.encoders.synthetic import synthetic_checkpoint
 from piaa.encoders.vit import VisionTower
 
-from machine import describe, matmul_peak, side_by_side
+from machine import describe, matmul_peak, side_by_side, times_as_fast
 
 # Multiply-adds of ViT-B/16 at 224 px with SC-CLIP: shared trunk, class query, patch tail.
 GMAC = {"trunk": 16.11, "sc-clip": 17.65}
@@ -50,6 +46,16 @@ def two_passes(encoder: ClipEncoder, pixels: Tensor) -> tuple[Tensor, Tensor]:
     return cls, tower.finish(encoder.frontend.patch_tokens(trunk, last))
 
 
+def ratios() -> dict[str, float]:
+    encoder, pixels = random_encoder(), torch.randn(8, 3, 224, 224)
+    tower, frontend = encoder._model.vision, encoder.frontend
+    with torch.no_grad():
+        gain = times_as_fast(
+            lambda: tower(pixels, frontend), lambda: two_passes(encoder, pixels), rounds=5
+        )
+    return {"encode: one pass, float32, against two passes": gain}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch", type=int, default=8)
@@ -57,10 +63,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "random.safetensors"
-        save_file(synthetic_checkpoint(text_depth=1), path)
-        encoder = piaa.load_encoder(weights=path, frontend=options.frontend, device="cpu")
+    encoder = random_encoder(options.frontend)
     tower, frontend = encoder._model.vision, encoder.frontend
     pixels = torch.randn(options.batch, 3, 224, 224)
     taps = frontend.tapped_states

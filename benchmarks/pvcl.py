@@ -27,10 +27,11 @@ from piaa import paa, pvcl
 from piaa.config import Config
 from published import PublishedLearning, published_scores
 
-from machine import describe, side_by_side
+from machine import describe, side_by_side, times_as_fast
 
 BATCH, PATCHES, DIM, CLASSES = 32, 196, 512, 80
 FILLING = 8  # batches until C * K patches have come
+FULL = 313  # batches that hold 10,016 images
 
 
 def stream(n_batches: int, text: Tensor, seed: int = 0) -> Iterator[Tensor]:
@@ -67,22 +68,34 @@ def encode_32_images() -> None:
         x = normalize((out @ weights[2]) @ down, dim=-1)
 
 
-def learning(options: argparse.Namespace, text: Tensor, encoding: float) -> None:
-    """All batches and the solve, for two presets and the published procedure, taking turns."""
+Times = dict[str, list[float]]
+
+
+def learning(n_batches: int, rounds: int, text: Tensor) -> tuple[Times, dict[str, float]]:
+    """Seconds of each batch, and of the solve, for the published procedure and two presets.
+
+    The sides take turns at every batch, and each batch counts with its best of all rounds.
+    """
     configs = {"reference": Config.reference("coco"), "auto": Config.auto()}
-    spent = {name: [math.inf] * options.batches for name in ("published", *configs)}
-    for _ in range(options.rounds):
+    spent = {name: [math.inf] * n_batches for name in ("published", *configs)}
+    for _ in range(rounds):
         banks = {name: pvcl.new_bank(text, config) for name, config in configs.items()}
         published = PublishedLearning(text, size=512, scale=60.0, purify_scale=0.01)
-        for index, patches in enumerate(stream(options.batches, text)):
+        for index, patches in enumerate(stream(n_batches, text)):
             ids = torch.arange(index * BATCH, (index + 1) * BATCH)
             steps = {"published": partial(published.update, patches)}
             steps |= {name: partial(bank.update, patches, ids) for name, bank in banks.items()}
             for name, step in steps.items():
                 spent[name][index] = min(spent[name][index], seconds(step))
     runs = [published.solve, *(partial(pvcl.solve, banks[n], configs[n]) for n in configs)]
-    solving = dict(zip(spent, side_by_side(*runs, rounds=3), strict=True))
+    return spent, dict(zip(spent, side_by_side(*runs, rounds=3), strict=True))
 
+
+def whole_learning(spent: Times, solving: dict[str, float]) -> dict[str, float]:
+    return {name: sum(times) + solving[name] for name, times in spent.items()}
+
+
+def print_learning(spent: Times, solving: dict[str, float], encoding: float) -> None:
     for name, times in spent.items():
         gain = fmean(spent["published"]) / fmean(times)
         report(f"add a batch, mean of all {len(times)}, {name}", fmean(times), encoding, gain)
@@ -91,41 +104,58 @@ def learning(options: argparse.Namespace, text: Tensor, encoding: float) -> None
         report(f"  of these the first {FILLING}, {name}", fmean(times[:FILLING]), encoding, gain)
     for name, each in solving.items():
         report(f"solve, {name}", each, None, solving["published"] / each)
-    whole = {name: sum(times) + solving[name] for name, times in spent.items()}
+    whole = whole_learning(spent, solving)
     for name, total in whole.items():
         gain = whole["published"] / total
-        report(f"learn from {BATCH * options.batches:,} images, {name}", total, None, gain)
+        n_images = BATCH * len(spent[name])
+        report(f"learn from {n_images:,} images, {name}", total, None, gain)
 
 
-def aggregation(text: Tensor, encoding: float) -> None:
+def scoring(n_classes: int, text: Tensor) -> tuple[Callable[[], object], Callable[[], object]]:
+    """The reference form of 32 images for `n_classes` classes: ours, and the published steps."""
     config = Config.reference("coco")
     patches = next(stream(1, text, seed=1))
     cls = normalize(patches.mean(dim=1), dim=-1)
-    for n_classes in (CLASSES, 10_000):
-        words = normalize(torch.randn(n_classes, DIM), dim=-1)
-        head = pvcl.Classifier(words.T.contiguous() * 30, torch.zeros(n_classes))
-        ours = partial(paa.aggregate, patches, cls, words, head, config)
-        theirs = partial(
-            published_scores,
-            patches,
-            cls,
-            words,
-            head.weight,
-            head.bias,
-            divisor=config.score_divisor,
-            patch_scale=config.patch_scale,
-            cls_scale=config.cls_scale,
-            alpha=config.alpha,
-        )
-        each, other = side_by_side(ours, theirs, rounds=20 if n_classes == CLASSES else 3)
-        report(f"aggregate 32 images, C = {n_classes:,}", each, encoding, other / each)
+    words = normalize(torch.randn(n_classes, DIM), dim=-1)
+    head = pvcl.Classifier(words.T.contiguous() * 30, torch.zeros(n_classes))
+    theirs = partial(
+        published_scores,
+        patches,
+        cls,
+        words,
+        head.weight,
+        head.bias,
+        divisor=config.score_divisor,
+        patch_scale=config.patch_scale,
+        cls_scale=config.cls_scale,
+        alpha=config.alpha,
+    )
+    return partial(paa.aggregate, patches, cls, words, head, config), theirs
+
+
+@torch.inference_mode()
+def ratios() -> dict[str, float]:
+    torch.manual_seed(0)
+    text = normalize(torch.randn(CLASSES, DIM), dim=-1)
+    spent, solving = learning(FULL, 2, text)
+    whole = whole_learning(spent, solving)
+    found = {}
+    for name, preset in (("auto", "auto"), ("reference", "reference preset")):
+        gain = whole["published"] / whole[name]
+        found[f"learn: 10,000 images, {preset}, against published"] = gain
+        gain = solving["published"] / solving[name]
+        found[f"learn: the solve alone, {preset}, against published"] = gain
+    for n_classes, rounds in ((CLASSES, 21), (10_000, 5)):
+        gain = times_as_fast(*scoring(n_classes, text), rounds=rounds)
+        found[f"score: reference preset, {n_classes:,} classes, against published"] = gain
+    return found
 
 
 @torch.inference_mode()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--batches", type=int, default=313, help="batches of 32 images to stream")
+    parser.add_argument("--batches", type=int, default=FULL, help="batches of 32 images to stream")
     parser.add_argument("--rounds", type=int, default=3, help="runs to take each best time from")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -135,8 +165,11 @@ def main() -> None:
     (encoding,) = side_by_side(encode_32_images, rounds=2)
     print(f"{'encode 32 images, matrix products of B/16':52s} {encoding * 1e3:9.1f} ms")
     text = normalize(torch.randn(CLASSES, DIM), dim=-1)
-    learning(options, text, encoding)
-    aggregation(text, encoding)
+    print_learning(*learning(options.batches, options.rounds, text), encoding)
+    for n_classes in (CLASSES, 10_000):
+        ours, theirs = scoring(n_classes, text)
+        each, other = side_by_side(ours, theirs, rounds=20 if n_classes == CLASSES else 3)
+        report(f"aggregate 32 images, C = {n_classes:,}", each, encoding, other / each)
 
 
 def report(name: str, seconds: float, encoding: float | None, gain: float | None) -> None:

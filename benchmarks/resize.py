@@ -19,7 +19,7 @@ from PIL import Image
 
 from piaa.images import Preprocessing, fit_pixels, open_image
 
-from machine import describe, side_by_side
+from machine import describe, side_by_side, times_as_fast
 
 SIZES = ((300, 400), (768, 1024), (1536, 2048), (3000, 4000), (4000, 3000))
 
@@ -31,6 +31,16 @@ def picture(rows: int, columns: int) -> Image.Image:
     pixels[rows // 3 : rows // 2, columns // 4 : columns // 2] = (240, 30, 60)
     pixels += rng.integers(-12, 13, pixels.shape, dtype=np.int16)
     return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
+
+
+def ratios() -> dict[str, float]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    image, canvas = picture(1536, 2048), (224, 224)
+    pillow, fast = Preprocessing(canvas), Preprocessing(canvas, resize="torch")
+    gain = times_as_fast(lambda: fit_pixels(image, fast), lambda: fit_pixels(image, pillow))
+    torch.set_num_threads(before)
+    return {'read: resize="torch", 3 megapixels, against Pillow': gain}
 
 
 def main() -> None:

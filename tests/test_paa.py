@@ -46,6 +46,7 @@ def test_equals_the_formula_however_it_is_cut(
     config: Config, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paa, "_SCORES_AT_ONCE", at_once)
+    monkeypatch.setattr(paa, "_LEAST_ROWS_AT_ONCE", 1)
     patches, cls, text, classifier = random_case()
     got = paa.aggregate(patches, cls, text, classifier, config)
     y = patches.double() @ classifier.weight.double() + classifier.bias.double()

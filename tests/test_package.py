@@ -23,17 +23,25 @@ def test_version_is_the_installed_one() -> None:
     assert piaa.__version__ == version("piaa")
 
 
+def _third_party_after(code: str) -> set[str]:
+    """Top-level packages, without those of Python itself, that a fresh process has after `code`."""
+    listing = "import sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    out = subprocess.check_output([sys.executable, "-I", "-c", f"{code}\n{listing}"], text=True)
+    return set(out.split()) - sys.stdlib_module_names
+
+
 def test_import_is_light() -> None:
-    code = (
-        "import sys, piaa; heavy = {'torch', 'huggingface_hub', 'tokenizers', 'PIL', 'numpy', 'rich'};"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+    assert "PIL" in _third_party_after("import PIL")  # the listing does see packages
+    bare = _third_party_after("")
+    assert _third_party_after("import piaa") - bare == {"piaa"}
 
 
-def test_encoding_needs_no_hub_client() -> None:
-    code = "import sys, piaa.encoders.loading; print('huggingface_hub' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
+def test_recognizing_needs_neither_the_hub_client_nor_an_extra() -> None:
+    loaded = _third_party_after("import piaa; piaa.Recognizer, piaa.load_encoder, piaa.Client")
+    assert {"torch", "piaa"} <= loaded
+    unwanted = {"huggingface_hub", "httpx", "requests", "transformers", "onnxruntime", "onnx"}
+    extras = {"matplotlib", "pyarrow", "fsspec", "ray", "fastapi", "starlette", "uvicorn"}
+    assert not loaded & (unwanted | extras | {"typer", "rich"})
 
 
 def test_lists() -> None:

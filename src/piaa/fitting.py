@@ -37,7 +37,9 @@ class Gathered:
         """Take in B images. The same image again changes nothing but the count."""
         every = image_ids(features.cls)
         for places in _rounds(every):
-            ids, patches, cls = every[places], features.patches[places], features.cls[places]
+            ids, patches, cls = every, features.patches, features.cls
+            if len(places) < len(every):  # else a copy would cost as much as adding does
+                ids, patches, cls = ids[places], patches[places], cls[places]
             # First, because it may refuse the images; then nothing has been taken in.
             self.sample.update(patches, cls, ids)
             second_half = halves(ids)

@@ -19,6 +19,8 @@ from piaa.errors import InputError
 from piaa.pvcl.gda import Classifier
 
 _SCORES_AT_ONCE = 2**20
+# A product of fewer rows reads the weights of very many classes for next to no work.
+_LEAST_ROWS_AT_ONCE = 98
 # The largest log-probability below 0 that float32 tells from 1: log-odds end at about 16.6.
 _LARGEST_LOG = -(2.0**-24)
 
@@ -115,9 +117,9 @@ def max_log_probability(
     patches = unit_rows("patches", patches, ndim=3, width=len(weight))
     n_images, n_cells, _ = patches.shape
     n_classes = weight.shape[1]
-    scaled = (weight * scale).detach()
+    weight = weight.detach()
     offset = weight.new_zeros(n_classes) if bias is None else (bias * scale).detach()
-    at_once = max(1, _SCORES_AT_ONCE // n_classes)
+    at_once = max(_LEAST_ROWS_AT_ONCE, _SCORES_AT_ONCE // n_classes)
     cells, images = min(n_cells, at_once), max(1, at_once // n_cells)
     best = patches.new_full((n_images, n_classes), -torch.inf)
     # Fresh memory for each part would cost as much as the softmax does.
@@ -129,7 +131,8 @@ def max_log_probability(
             part = patches[some, cell : cell + cells]
             flat = part.reshape(-1, len(weight))
             rows = slice(len(flat))
-            torch.addmm(offset, flat, scaled, out=scores[rows])
+            # Scaled in the product: a scaled copy of many classes' weights costs as much as one image.
+            torch.addmm(offset, flat, weight, alpha=scale, out=scores[rows])
             torch.log_softmax(scores[rows], dim=1, out=logs[rows])
             highest = logs[rows].view(*part.shape[:2], n_classes).amax(dim=1)
             best[some] = torch.maximum(best[some], highest)

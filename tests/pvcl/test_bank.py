@@ -83,8 +83,10 @@ def test_cosines_are_exact() -> None:
     text = normalize(torch.randn(9, 300, generator=random), dim=-1)
     rows = normalize(torch.randn(50, 300, generator=random), dim=-1)
     bank = Bank(text, size=1)
-    label, key = bank._assess(rows)
-    whole = (rows.double() * 2**24).round().long() @ bank._prototypes.long()  # integer arithmetic
+    label, key = bank._keys.assess(rows)
+    whole = (
+        rows.double() * 2**24
+    ).round().long() @ bank._keys.prototypes.long().T  # integer arithmetic
     assert torch.equal(key, -whole.amax(dim=1).double() / 2**48)
     assert torch.equal(label, whole.argmax(dim=1))
 

@@ -22,10 +22,10 @@ def test_screening_loses_nothing(scale: float | None) -> None:
     bank = filled(world.patches[:200], text, size=25, scale=scale)
     bank.members()
     rows = world.patches[200:].reshape(-1, 64)
-    label, key = bank._assess(rows)
+    label, key = bank._keys.assess(rows)
     enters = key <= bank._slots.worst[label]
     screened = torch.zeros_like(enters)
-    screened[bank._screen(rows)] = True
+    screened[bank._keys._screen(rows, bank._slots.worst)[0]] = True
     assert enters.any()
     assert not (enters & ~screened).any()
     if scale in (None, 2.0, 20.0):  # above, the softmax saturates and most keys are nearly 0

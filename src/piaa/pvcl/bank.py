@@ -3,30 +3,7 @@
 A patch belongs to the class whose text prototype it is nearest to. A bank keeps the K most
 confident patches of every class, in the total order (key, image id, cell), lowest first. A total
 order makes the K best of a union independent of how it was cut into batches, shards and merges;
-what is left is to make the key of a patch a function of the patch alone.
-
-**Exact cosines.** A float32 matmul may round differently for another batch shape, thread count or
-machine. Here patches and prototypes are rounded to multiples of 2^-24, about what float32 keeps of
-a unit vector, and multiplied in float64: products are multiples of 2^-48, and by Cauchy-Schwarz no
-partial sum exceeds the product of the norms, so every sum fits the 53 bits of a float64 and
-nothing is rounded in whatever order the terms are added.
-
-**The key** is one of two:
-
-- With a `text_scale` s (paper and published code): the entropy of softmax(s * cosines). It is
-  computed row by row in float64 from the exact cosines and then rounded to float32, which absorbs
-  a last-bit difference between implementations of exp and log unless a value happens to lie that
-  close to a rounding boundary: a chance of the order of 1e-8 a patch between unlike machines.
-- Without one: minus the lead, lead = max_c x.t_c - mean_c x.t_c. The scale that matches a data
-  set is known only after the whole of it has been seen, and an order that depends on it could be
-  neither streamed nor merged. The lead needs no scale: log p_max = s * lead - log C + O(s^2), so it
-  is the order of the text probability in the soft regime that matching aims at. It is also exact
-  (no exp), so these banks are bit-identical on any machine. Against the entropy at the matched
-  scale it costs nothing on average: over the ten worlds of benchmarks/bank_order.py the share of
-  right vectors changes by +0.3 points (worst -1.9) and mAP by -0.05 (worst -0.9, useless text).
-
-The mean term is the product with the mean prototype, so centering the prototypes once gives the
-lead as a plain maximum; argmax and softmax do not feel the centering.
+what is left is to make the key of a patch a function of the patch alone: see `piaa.pvcl.keys`.
 """
 
 from __future__ import annotations
@@ -39,15 +16,12 @@ from torch import Tensor
 
 from piaa.checks import unit_rows
 from piaa.errors import InputError
+from piaa.pvcl.keys import Keys
 from piaa.pvcl.members import Members, Rows
 from piaa.pvcl.slots import Slots
 
-_GRID = 2.0**24
-_LOG_FLOOR = 1e-10
 _LEAST_ROOM = 8192
 _ROWS_AT_ONCE = 8192
-_EXACT_ROWS_AT_ONCE = 2048
-_COSINES_AT_ONCE = 2**22
 
 
 class Bank:
@@ -84,11 +58,7 @@ class Bank:
         self.n_images = 0
         self.n_patches = 0
         n_classes, dim = self.text.shape
-        prototypes = self.text.double()
-        if n_classes > 1:  # a single prototype is its own mean, and centering would erase it
-            prototypes = prototypes - prototypes.mean(0)
-        self._prototypes = (prototypes * _GRID).round_().T.contiguous()
-        self._logit_prototypes = (self._prototypes * ((text_scale or 1.0) / _GRID)).float()
+        self._keys = Keys(self.text, text_scale)
         room = max(_LEAST_ROOM, n_classes * size // 8)
         self._slots = Slots(n_classes, dim, size=size, room=room, device=self.text.device)
 
@@ -108,14 +78,13 @@ class Bank:
         self._check_ids(image_ids, n_images)
         rows = rows.to(self.text.device).reshape(-1, dim)
         ids = image_ids.to(self.text.device)
-        step, exact_step = (
-            max(1, min(most, _COSINES_AT_ONCE // self.n_classes))
-            for most in (_ROWS_AT_ONCE, _EXACT_ROWS_AT_ONCE)
-        )
+        step = self._keys.rows_at_once(_ROWS_AT_ONCE)
         for start in range(0, len(rows), step):
-            chosen = self._screen(rows[start : start + step]) + start
-            for first in range(0, len(chosen), exact_step):
-                self._admit(rows, chosen[first : first + exact_step], ids, n_cells)
+            some = rows[start : start + step]
+            place, label, key = self._keys.entering(some, self._slots.worst)
+            vectors = some if len(place) == len(some) else some[place]
+            place = place + start
+            self._slots.insert(vectors, label, key, ids[place // n_cells], place % n_cells)
         self.n_images += n_images
         self.n_patches += len(rows)
 
@@ -191,61 +160,6 @@ class Bank:
             raise InputError(f"size must lie between 1 and the bank's {self.size}, got {size}.")
         return self._slots.best(size or self.size)
 
-    def _admit(self, rows: Tensor, place: Tensor, ids: Tensor, n_cells: int) -> None:
-        """Look closely at the rows at the (N,) places, and store those that enter the bank."""
-        candidates = rows[place]
-        label, key = self._assess(candidates)
-        good = key <= self._slots.worst[label]
-        if not good.all():
-            candidates, place = candidates[good], place[good]
-            label, key = label[good], key[good]
-        self._slots.insert(candidates, label, key, ids[place // n_cells], place % n_cells)
-
-    def _screen(self, rows: Tensor) -> Tensor:
-        """Indices of the (N, D) rows that may enter the bank, found in cheap float32.
-
-        It may let through what `_assess` turns away, and never the reverse: each comparison allows
-        for the largest error a float32 product of unit vectors can have.
-        """
-        worst = self._slots.worst.float()
-        if worst.isinf().all():
-            return torch.arange(len(rows), device=rows.device)
-        slack = (2 * rows.shape[1] + 16) * 2.0**-24 * (self.text_scale or 1.0)
-        scores = rows @ self._logit_prototypes
-        best, label = scores.max(dim=1)
-        rival = scores.scatter_(1, label[:, None], torch.finfo(scores.dtype).min).amax(dim=1)
-        # Classes too close to tell apart in float32 are left to `_assess`.
-        torn = rival >= best - 2 * slack
-        if self.text_scale is None:
-            return ((-best - slack <= worst[label]) | torn).nonzero().squeeze(1)
-        # dH = -sum p_c (log p_c + H) dz_c, so logits off by e change log H by at most 2 e; sums over
-        # the classes round, and `_assess` has float32 probabilities and a floor under the log.
-        error = math.exp(min(4 * slack + self.n_classes * 2.0**-22, 60.0))
-        bound = (worst * error + 1e-7 + self.n_classes * _LOG_FLOOR)[label]
-        # More classes only add entropy to that of the best two, which spares most rows the rest.
-        possible = _entropy_of_two(torch.sigmoid(rival - best - 2 * slack)) <= bound
-        chosen = (possible | torn).nonzero().squeeze(1)
-        logits = scores[chosen].sub_(best[chosen, None])
-        odds = logits.exp()
-        total = odds.sum(dim=1)
-        entropy = total.log1p() - odds.mul_(logits).sum(dim=1) / (1 + total)
-        return chosen[(entropy <= bound[chosen]) | torn[chosen]]
-
-    def _assess(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Class and key of each of the (N, D) rows."""
-        # A float32 below 2^24 rounds to a whole number exactly; twice as fast as in float64.
-        whole = rows.mul(_GRID).round_().double()
-        cosines = (whole @ self._prototypes).mul_(_GRID**-2)
-        best, label = cosines.max(dim=1)
-        if self.text_scale is None:
-            return label, -best
-        # As the published code takes it: of float32 probabilities, with a floor under the log.
-        # Where the softmax saturates (entropy below 1e-7) the order of a bank depends on both.
-        logits = cosines.sub_(best[:, None]).mul_(self.text_scale)
-        probability = logits.softmax(dim=1).float().double()
-        entropy = -probability.mul(probability.clamp(min=_LOG_FLOOR).log_()).sum(dim=1)
-        return label, entropy.float().double()
-
     def _check_ids(self, image_ids: object, n_images: int) -> None:
         if not isinstance(image_ids, Tensor) or image_ids.dtype != torch.int64:
             seen = image_ids.dtype if isinstance(image_ids, Tensor) else type(image_ids).__name__
@@ -268,7 +182,3 @@ def merge(first: Bank, second: Bank) -> Bank:
     merged.absorb(first)
     merged.absorb(second)
     return merged
-
-
-def _entropy_of_two(p: Tensor) -> Tensor:
-    return (p - 1) * torch.log1p(-p) - torch.xlogy(p, p)

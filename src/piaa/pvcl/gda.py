@@ -61,18 +61,12 @@ def fit(
         covariance, shrinkage, log_prior: as in `piaa.Config`.
     """
     n_classes, dim = text.shape
-    gram, sums, weighted, total = _moments(vectors, label, text, weights)
-    means = torch.where(total[:, None] > 0, weighted / total[:, None], text.double())
+    means = _means(vectors, label, text, weights)
     n = len(vectors)
-    # sum (x - mu)(x - mu)^T from the moments. In float64, with unit vectors, what cancels costs
-    # 1e-16 * n against a spread that is a fair fraction of n.
-    count = torch.bincount(label, minlength=n_classes).double()[:, None]
-    cross = sums.T @ means
-    scatter = gram - cross - cross.T + (count * means).T @ means
+    scatter, remainder = _spread(vectors, label, means.float())
     if covariance == "sample" and n > 1:
         # Weighted means leave a remainder; the published code's torch.cov centers it away.
-        shift = (sums - count * means).sum(dim=0)
-        pooled = (scatter - torch.outer(shift, shift) / n) / (n - 1)
+        pooled = (scatter - torch.outer(remainder, remainder) / n) / (n - 1)
     else:
         pooled = scatter / max(n, 1)
     trace = pooled.trace()
@@ -89,33 +83,39 @@ def fit(
     return Classifier(weight.float().contiguous(), bias.float())
 
 
-def _moments(
-    vectors: Tensor | Rows, label: Tensor, text: Tensor, weights: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sums in float64.
-
-    Returns:
-        (D, D) of outer products; (C, D) of each class's vectors; (C, D) of its weighted vectors;
-        (C,) of its weights.
-    """
+def _means(vectors: Tensor | Rows, label: Tensor, text: Tensor, weights: Tensor | None) -> Tensor:
+    """(C, D) float64 class means; the text prototype where a class has no vector."""
     n_classes, dim = text.shape
-    gram = text.new_zeros(dim, dim, dtype=torch.float64)
-    sums = gram.new_zeros(2, n_classes, dim)
-    totals = gram.new_zeros(n_classes)
-    weight = torch.ones_like(label, dtype=torch.float64) if weights is None else weights.double()
+    sums = text.new_zeros(n_classes, dim, dtype=torch.float64)
+    totals = sums.new_zeros(n_classes)
+    weight = torch.ones_like(label, dtype=torch.float32) if weights is None else weights.float()
     # Sorted by class, a stretch of rows holds few classes, and one small product sums them all.
     order = label.int().argsort(stable=True)
     for start in range(0, len(label), _ROWS_AT_ONCE):
         part = order[start : start + _ROWS_AT_ONCE]
-        rows = vectors[part].double()
-        _add_lower_gram(gram, rows)
         classes, place = torch.unique_consecutive(label[part], return_inverse=True)
-        member = (place == torch.arange(len(classes), device=place.device)[:, None]).double()
+        member = place == torch.arange(len(classes), device=place.device)[:, None]
         weighted = member * weight[part]
-        sums[:, classes] += (torch.cat([member, weighted]) @ rows).view(2, -1, dim)
-        totals[classes] += weighted.sum(dim=1)
-    gram = gram.tril() + gram.tril(-1).T
-    return gram, sums[0], sums[1], totals
+        sums[classes] += weighted @ vectors[part]
+        totals[classes] += weighted.sum(dim=1, dtype=torch.float64)
+    return torch.where(totals[:, None] > 0, sums / totals[:, None], text.double())
+
+
+def _spread(vectors: Tensor | Rows, label: Tensor, means: Tensor) -> tuple[Tensor, Tensor]:
+    """Of x - mean of its class: the sum of outer products (D, D), and the sum (D,), in float64.
+
+    Products of centered vectors are rounded relative to the spread itself, so float32 does for a
+    stretch of rows; only the sums of many stretches need more.
+    """
+    dim = means.shape[1]
+    gram = means.new_zeros(dim, dim, dtype=torch.float64)
+    total = gram.new_zeros(dim)
+    for start in range(0, len(label), _ROWS_AT_ONCE):
+        part = slice(start, start + _ROWS_AT_ONCE)
+        centered = vectors[part] - means[label[part]]
+        _add_lower_gram(gram, centered)
+        total += centered.sum(dim=0)
+    return gram.tril() + gram.tril(-1).T, total
 
 
 def _add_lower_gram(gram: Tensor, rows: Tensor) -> None:

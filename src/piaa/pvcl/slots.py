@@ -51,7 +51,8 @@ class Slots:
         for start in range(0, len(label), self._room):
             part = slice(start, start + self._room)
             self._make_room(len(label[part]))
-            slots, self._free = self._free.tensor_split([len(label[part])])
+            free, self._free = self._free.tensor_split([len(label[part])])
+            slots = _run(free)
             self._vectors[slots] = vectors[part]
             self._label[slots] = label[part]
             self._key[slots] = key[part]
@@ -109,9 +110,19 @@ class Slots:
         label, key = self._label[slots], self._key[slots]
         image, cell = self._image[slots], self._cell[slots]
         order = lexsort(cell, image, key, label)
-        label, image, cell = label[order], image[order], cell[order]
-        twice = (label[1:] == label[:-1]) & (image[1:] == image[:-1]) & (cell[1:] == cell[:-1])
-        # A copy of an image, or shards that overlap: a vector that is there already adds nothing.
+        fields = torch.stack([label, image, cell])[:, order]
+        twice = (fields[:, 1:] == fields[:, :-1]).all(0)
+        if not twice.any():
+            return slots[order]
+        # A copy of an image, or shards that overlap: a vector that is there already adds nothing. Which of
+        # two near-copies stays is for their content to say, not for who came first.
+        content = torch.zeros_like(image)
+        copies = torch.zeros_like(order, dtype=torch.bool)
+        copies[1:] |= twice
+        copies[:-1] |= twice
+        copies = order[copies]
+        content[copies] = _content_of(self._vectors[slots[copies]])
+        order = lexsort(content, cell, image, key, label)
         self._label[slots[order][1:][twice]] = -1
         return slots[order]
 
@@ -133,6 +144,20 @@ class Slots:
         self._cell = _grown(self._cell, new)
         self._label[old:] = -1
         self._free = torch.cat([self._free, torch.arange(old, new, device=self._free.device)])
+
+
+def _run(places: Tensor) -> Tensor | slice:
+    """Ascending, distinct places as a slice if none is left out: a plain copy is twice as fast."""
+    if len(places) and int(places[-1] - places[0]) == len(places) - 1:
+        return slice(int(places[0]), int(places[-1]) + 1)
+    return places
+
+
+def _content_of(vectors: Tensor) -> Tensor:
+    """A number (n,) int64 of each vector's bits, (n, D) float32; whole numbers add up the same in any order."""
+    bits = vectors.view(torch.int32).long()
+    places = torch.arange(1, 2 * bits.shape[1], 2, device=bits.device)
+    return (bits * (places * 0x9E3779B97F4A7C1)).sum(1)
 
 
 def _grown(tensor: Tensor, length: int) -> Tensor:
