@@ -89,11 +89,17 @@ def main() -> None:
     parser.add_argument("--encoder")
     parser.add_argument("--weights")
     parser.add_argument("--frontend")
+    parser.add_argument("--precision", default="float32")
     parser.add_argument("--limit", type=int, help="so many images of each split only")
     parser.add_argument("--rounds", type=int, default=200, help="of the bootstrap")
     options = parser.parse_args()
 
-    encoder = piaa.load_encoder(options.encoder, weights=options.weights, frontend=options.frontend)
+    encoder = piaa.load_encoder(
+        options.encoder,
+        weights=options.weights,
+        frontend=options.frontend,
+        precision=options.precision,
+    )
     print(describe())
     print(encoder)
     dataset = open_dataset("voc2007", options.root, partial=True).limited(options.limit)

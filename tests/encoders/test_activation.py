@@ -177,7 +177,7 @@ def test_weights_of_another_architecture_than_named(tmp_path: Path, name: str) -
     [
         ({"device": "nonsense"}, "device='nonsense'"),
         ({"device": 3.5}, "device=3.5"),
-        ({"precision": "int8"}, "Unknown precision 'int8'"),
+        ({"precision": "int4"}, "Unknown precision 'int4'"),
         ({"activation": "relu"}, "Unknown activation 'relu'"),
         ({"head_width": 0}, "head_width must be a whole number"),
         ({"image_size": 25}, "image_size=25"),

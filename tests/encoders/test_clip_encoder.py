@@ -132,11 +132,11 @@ class TestPixels:
 
 class TestPositions:
     def test_trained_grid_is_untouched(self, encoder: ClipEncoder) -> None:
-        _, patches = encoder._model.vision.positions_for((14, 14))
+        patches = encoder._model.vision.positions_for((14, 14))[1:]
         assert torch.equal(patches, encoder._model.vision.positions[1:])
 
     def test_same_count_in_another_shape_is_resized(self, encoder: ClipEncoder) -> None:
-        _, patches = encoder._model.vision.positions_for((7, 28))
+        patches = encoder._model.vision.positions_for((7, 28))[1:]
         assert not torch.equal(patches, encoder._model.vision.positions[1:])
 
     def test_sampling_points_of_the_published_front_ends(self) -> None:

@@ -12,29 +12,37 @@ from piaa.cli.group import examples
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")]
 
-EXAMPLES = examples("piaa encoders", "piaa encoders --json")
+LicencesOption = Annotated[
+    bool, typer.Option("--licences", help="List also the licences of the packages piaa runs with.")
+]
+
+EXAMPLES = examples("piaa encoders", "piaa encoders --licences", "piaa encoders --json")
 
 
-def encoders(as_json: JsonOption = False) -> None:
-    """List the encoders that can be named, and the front-ends.
+def encoders(licences: LicencesOption = False, as_json: JsonOption = False) -> None:
+    """List the encoders that can be named with their licences, and the front-ends.
 
     The first ones come from the model hub, lite and lite-fast from the package index; cached ones
     are on this machine already.
     """
+    from piaa.cli.licences import dependencies
     from piaa.cli.weight_files import cached_files
     from piaa.encoders.frontends import FRONTENDS
-    from piaa.encoders.lite.encoder import IMAGE_SIZE
+    from piaa.encoders.lite.loading import IMAGE_SIZE
     from piaa.encoders.lite.network import DIM, STRIDE
     from piaa.encoders.lite.sources import LITE_ENCODERS, MINILM
     from piaa.encoders.registry import ENCODERS
 
     cached = {name: cached_files(name) for name in (*ENCODERS, *LITE_ENCODERS)}
     if as_json:
-        content = {
+        content: dict[str, Any] = {
             "encoders": [_with_files(entry, cached) for entry in ENCODERS.values()],
             "embedded": [_with_files(entry, cached) for entry in LITE_ENCODERS.values()],
+            "embedded_text": asdict(MINILM),
             "frontends": {name: frontend.summary for name, frontend in FRONTENDS.items()},
         }
+        if licences:
+            content["dependencies"] = [asdict(package) for package in dependencies()]
         typer.echo(json.dumps(content, indent=2))
         return
     from piaa.cli.tables import plain_table
@@ -69,8 +77,19 @@ def encoders(as_json: JsonOption = False) -> None:
         frontends.add_row(name, frontend.summary)
     console = stdout_console()
     console.print(table)
+    console.print(
+        f"lite and lite-fast read words with {MINILM.attribution}: {MINILM.licence}. Their pictures: "
+        f"{LITE_ENCODERS['lite'].source.attribution}.",
+        markup=False,
+    )
     console.print()
     console.print(frontends)
+    if licences:
+        packages = plain_table("package", "version", "licence", "needed by")
+        for package in dependencies():
+            packages.add_row(package.name, package.version, package.licence, package.needed_by)
+        console.print()
+        console.print(packages)
 
 
 def _with_files(entry: Any, cached: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from piaa.cli.choosing import (
     EncoderOption,
     FrontendOption,
     ModelOption,
+    PrecisionOption,
     TilesOption,
     WeightsOption,
     choose,
@@ -79,6 +80,7 @@ def evaluate(
     frontend: FrontendOption = None,
     device: DeviceOption = None,
     tiles: TilesOption = None,
+    precision: PrecisionOption = None,
     allow_partial: PartialOption = False,
     difficult: Annotated[
         str | None,
@@ -152,11 +154,12 @@ def evaluate(
     choice = choose(
         context,
         model=model,
-        classes=found.classes,  # type: ignore[arg-type]  # names do as well as a file
+        classes=found.classes,
         encoder=encoder,
         weights=weights,
         frontend=frontend,
         device=device,
+        precision=precision,
     )
     loaded, recognizer = _load(choice)
     if recognizer is not None:

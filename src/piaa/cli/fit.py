@@ -14,6 +14,7 @@ from piaa.cli.choosing import (
     DeviceOption,
     EncoderOption,
     FrontendOption,
+    PrecisionOption,
     TilesOption,
     WeightsOption,
     choose,
@@ -75,6 +76,7 @@ def fit(
     frontend: FrontendOption = None,
     device: DeviceOption = None,
     tiles: TilesOption = None,
+    precision: PrecisionOption = None,
     preset: Annotated[
         Preset,
         typer.Option(
@@ -121,6 +123,7 @@ def fit(
         frontend=frontend,
         device=device,
         tiles=tiles,
+        precision=precision,
     )
     chosen_engine = make_engine(processes, choice, keep_features, engine=engine, address=address)
     from piaa.scale.fit import fit_units, unfinished

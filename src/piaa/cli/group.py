@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from piaa.cli import exits, settings
+from piaa.cli.outputs import holding_claims
 from piaa.errors import PiaaError
 
 
@@ -35,7 +36,7 @@ class PiaaGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with _warnings_in_one_line():
+            with _warnings_in_one_line(), holding_claims():
                 result = super().invoke(ctx)
             sys.stdout.flush()  # here, where a closed pipe is still ours to handle
             return result

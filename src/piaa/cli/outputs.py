@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
 
 from piaa.atomic import whole_file
+from piaa.claims import claimed
 from piaa.cli.failures import shown
 from piaa.errors import InputError
 
@@ -19,8 +21,25 @@ ForceOption = Annotated[
 ]
 
 
+_claims: ContextVar[ExitStack | None] = ContextVar("_claims", default=None)
+
+
+@contextmanager
+def holding_claims() -> Iterator[None]:
+    """Around a command: what it claims is its own until it ends."""
+    with ExitStack() as held:
+        token = _claims.set(held)
+        try:
+            yield
+        finally:
+            _claims.reset(token)
+
+
 def check_new_file(path: Path, *, force: bool) -> None:
-    """Before any work: refuse a file that exists (without `force`) or could not be written."""
+    """Before any work: refuse a file that exists (without `force`) or could not be written.
+
+    From here to the end of the command it is claimed: another process that wants it is told.
+    """
     if path.is_dir():
         raise InputError(f"The output {shown(path)!r} is a folder. Give the name of a file.")
     if os.path.lexists(path) and not force:
@@ -28,10 +47,14 @@ def check_new_file(path: Path, *, force: bool) -> None:
             f"The output {shown(path)!r} exists. Give another name, or --force to replace it."
         )
     _check_parent(path)
+    _claim(path)
 
 
 def check_new_folder(path: Path, *, force: bool) -> None:
-    """Before any work: refuse a folder with something in it (without `force`), or a file."""
+    """Before any work: refuse a folder with something in it (without `force`), or a file.
+
+    It is claimed like a file.
+    """
     if path.exists() and not path.is_dir():
         raise InputError(f"The output {shown(path)!r} is a file. Give the name of a folder.")
     if path.is_dir() and not force and any(path.iterdir()):
@@ -40,6 +63,15 @@ def check_new_folder(path: Path, *, force: bool) -> None:
             "into it."
         )
     _check_parent(path)
+    _claim(path)
+
+
+def _claim(path: Path) -> None:
+    held = _claims.get()
+    # Without its folder there is nobody to meet yet; `written_whole` claims it when it is there.
+    if held is not None and path.absolute().parent.is_dir():
+        with _errors_about(path):
+            held.enter_context(claimed(path.absolute()))
 
 
 def _check_parent(path: Path) -> None:
@@ -61,6 +93,7 @@ def written_whole(path: Path) -> Iterator[TextIO]:
         path.parent.mkdir(parents=True, exist_ok=True)
         # newline="": the csv module writes its own line ends, and JSON lines have \n everywhere.
         with (
+            claimed(path.absolute()),
             whole_file(path) as temporary,
             temporary.open("x", encoding="utf-8", newline="") as file,
         ):

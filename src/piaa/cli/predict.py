@@ -17,6 +17,7 @@ from piaa.cli.choosing import (
     EncoderOption,
     FrontendOption,
     ModelOption,
+    PrecisionOption,
     TilesOption,
     WeightsOption,
     choose,
@@ -38,6 +39,7 @@ from piaa.cli.jobs import (
     with_features_kept,
 )
 from piaa.cli.outputs import ForceOption, check_new_file, check_new_folder, written_whole
+from piaa.cli.parquet_results import check_parquet
 from piaa.cli.predict_job import JobOptions, check_no_job_flags, describe, predict_to_file
 from piaa.cli.progress import Progress, spell_seconds
 from piaa.cli.results import Format, choose_format, make_writer
@@ -51,6 +53,7 @@ EXAMPLES = examples(
     "piaa predict photos --model pets.piaa",
     "piaa predict photos --classes classes.txt --top-k 3",
     "piaa predict 'photos/*.jpg' --model pets.piaa --out tags.csv",
+    "piaa predict photos --model pets.piaa --out tags.parquet",
     "piaa predict s3://bucket/photos --allow s3 --model pets.piaa --out tags.jsonl  # needs network",
     "piaa predict photos --model pets.piaa --threshold 0.7 --heatmaps heatmaps",
     "find photos -name '*.jpg' | piaa predict - --model pets.piaa --json | head -n 2",
@@ -67,12 +70,13 @@ def predict(
     frontend: FrontendOption = None,
     device: DeviceOption = None,
     tiles: TilesOption = None,
+    precision: PrecisionOption = None,
     format: Annotated[
         Format | None,
         typer.Option(
             "--format",
             "-f",
-            help="jsonl has one object a picture, csv one row a tag.",
+            help="jsonl has one object a picture, csv one row a tag; parquet needs piaa[scale].",
             show_default="by the suffix of --out, else table",
         ),
     ] = None,
@@ -142,6 +146,8 @@ def predict(
     """
     out = None if out == Path("-") else out
     chosen_format = choose_format(format, as_json, out)
+    if chosen_format is Format.parquet:
+        check_parquet(out)
     choice = choose(
         context,
         model=model,
@@ -151,6 +157,7 @@ def predict(
         frontend=frontend,
         device=device,
         tiles=tiles,
+        precision=precision,
     )
     failures = Failures(strict=strict)
     if out is not None and heatmaps is None:

@@ -13,6 +13,7 @@ from piaa.cli.choosing import (
     EncoderOption,
     FrontendOption,
     ModelOption,
+    PrecisionOption,
     TilesOption,
     WeightsOption,
     choose,
@@ -47,6 +48,7 @@ def report(
     frontend: FrontendOption = None,
     device: DeviceOption = None,
     tiles: TilesOption = None,
+    precision: PrecisionOption = None,
     title: Annotated[
         str | None,
         typer.Option(help="Title of the page.", show_default="the name of the photos' folder"),
@@ -98,6 +100,7 @@ def report(
         frontend=frontend,
         device=device,
         tiles=tiles,
+        precision=precision,
     )
     check_target(out, force=force)
     check_new_folder(out, force=force)

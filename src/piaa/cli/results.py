@@ -1,4 +1,4 @@
-"""Predictions as text: a table for people, JSON lines, CSV and COCO for programs.
+"""Predictions as text: a table for people, JSON lines, CSV and COCO for programs; or as a Parquet table.
 
 Writers take one prediction at a time and, but for COCO, write it at once.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 import typer
 from rich.cells import cell_len, set_cell_size
 
+from piaa.cli.parquet_results import ParquetResults
 from piaa.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Format(StrEnum):
     jsonl = "jsonl"
     csv = "csv"
     coco = "coco"
+    parquet = "parquet"
 
 
 _BY_SUFFIX = {
@@ -36,6 +38,7 @@ _BY_SUFFIX = {
     ".csv": Format.csv,
     ".json": Format.coco,
     ".txt": Format.table,
+    ".parquet": Format.parquet,
 }
 
 
@@ -96,6 +99,8 @@ def make_writer(
             return _Csv(file)
         case Format.coco:
             return _Coco(file, classes)
+        case Format.parquet:
+            return ParquetResults(file.buffer)
 
 
 def _score(value: float) -> float:

@@ -15,6 +15,7 @@ from piaa.cli.choosing import (
     EncoderOption,
     FrontendOption,
     ModelOption,
+    PrecisionOption,
     TilesOption,
     WeightsOption,
     choose,
@@ -39,6 +40,7 @@ def serve(
     frontend: FrontendOption = None,
     device: DeviceOption = None,
     tiles: TilesOption = None,
+    precision: PrecisionOption = None,
     host: Annotated[
         str,
         typer.Option(
@@ -94,6 +96,7 @@ def serve(
         frontend=frontend,
         device=device,
         tiles=tiles,
+        precision=precision,
     )
     if find_spec("resource") is None:
         raise InputError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Lock
 
 import torch
@@ -14,6 +14,7 @@ from piaa.encoders.architecture import Architecture
 from piaa.encoders.base import EncoderSpec, ImageFeatures, encode_at_once
 from piaa.encoders.eva import eva_vision_tower
 from piaa.encoders.frontends.base import Frontend
+from piaa.encoders.inputs import check_pixels
 from piaa.encoders.text import TextTower
 from piaa.encoders.tokenizer import ClipTokenizer
 from piaa.encoders.vit import Mlp, VisionTower, clip_vision_tower
@@ -24,6 +25,10 @@ from piaa.images import ImageSource, OnError, read_batches
 TEXT_CACHE = 65_536
 TEXT_BATCH = 256
 CPU_BATCH, GPU_BATCH = 8, 64
+
+
+# Pixels (B, 3, H, W) -> cls (B, D), patches (B, M, D), float32 of unit length, and the grid.
+Tower = Callable[[Tensor], tuple[Tensor, Tensor, tuple[int, int]]]
 
 
 class ClipModel(nn.Module):
@@ -57,9 +62,11 @@ class ClipEncoder:
         logit_scale: float | None,
         device: torch.device,
         dtype: torch.dtype,
+        tower: Tower | None = None,
     ) -> None:
         self._model = model.to(device=device, dtype=dtype).eval()
         self._dtype = dtype
+        self._tower = tower or self._torch_tower
         self._tokenizer = ClipTokenizer(architecture.context_length)
         self._text_cache: OrderedDict[str, Tensor] = OrderedDict()
         self._text_lock = Lock()
@@ -158,23 +165,15 @@ class ClipEncoder:
     @torch.no_grad()
     def _encode(self, pixels: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
         on_device = pixels.to(device=self.device, dtype=self._dtype, non_blocking=True)
-        cls, patches, grid = self._model.vision(on_device.contiguous(), self.frontend)
+        return self._tower(on_device.contiguous())
+
+    def _torch_tower(self, pixels: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
+        cls, patches, grid = self._model.vision(pixels, self.frontend)
         return F.normalize(cls.float(), dim=-1), F.normalize(patches.float(), dim=-1), grid
 
     def _check_pixels(self, pixels: Tensor) -> None:
+        check_pixels(pixels)
         patch = self.architecture.patch
-        if not isinstance(pixels, Tensor):
-            raise InputError(f"Pixels must be a torch tensor, not {type(pixels).__name__}.")
-        if pixels.dim() != 4 or pixels.shape[1] != 3 or 0 in pixels.shape:
-            raise InputError(
-                f"Pixels must have shape (B, 3, H, W) with at least one image, not "
-                f"{tuple(pixels.shape)}."
-            )
-        if not pixels.is_floating_point():
-            raise InputError(
-                f"Pixels must be floating point and normalized, not {pixels.dtype}. For uint8 "
-                "pictures use encode_images, which normalizes them."
-            )
         height, width = pixels.shape[2:]
         if height % patch or width % patch:
             near = [max(patch, round(side / patch) * patch) for side in (height, width)]
@@ -182,10 +181,6 @@ class ClipEncoder:
                 f"Pixels of {height} x {width} do not divide into patches of {patch} x {patch}. "
                 f"Both sides must be multiples of {patch}: resize to {near[0]} x {near[1]}."
             )
-        finite = pixels.isfinite().flatten(1).all(dim=1)
-        if not finite.all():
-            bad = (~finite).nonzero().flatten().tolist()
-            raise InputError(f"Pixels hold NaN or infinity in images {bad[:10]} of the batch.")
 
     def _check_tokens(self, token_ids: Tensor) -> None:
         length, vocabulary = self.architecture.context_length, self.architecture.vocabulary

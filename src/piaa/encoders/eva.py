@@ -41,7 +41,9 @@ def rotary(grid: tuple[int, int], like: Tensor, head_width: int) -> Rotate:
     cos, sin = angle.cos().to(like.dtype), angle.sin().to(like.dtype)
 
     def rotate(heads: Tensor) -> Tensor:
-        still, turning = heads[..., : -len(cos), :], heads[..., -len(cos) :, :]
+        # Counted from the front and without len(), so that an exported graph leaves the grid open.
+        first = heads.shape[-2] - cos.shape[0]
+        still, turning = heads[..., :first, :], heads[..., first:, :]
         even, odd = turning[..., 0::2], turning[..., 1::2]
         turned = torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1).flatten(-2)
         return torch.cat([still, turned], dim=-2)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from piaa.errors import CheckpointError, InputError, WeightsUnavailableError
 
-_ID = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
+_ID = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

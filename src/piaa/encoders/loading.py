@@ -19,15 +19,15 @@ from piaa.encoders.configs import ConfigHints, choose_activation
 from piaa.encoders.frontends import find_frontend, make_frontend
 from piaa.encoders.frontends.base import Frontend
 from piaa.encoders.frontends.sc_clip import ScClip
+from piaa.encoders.int8 import quantize_trunk
 from piaa.encoders.layouts import Converted, convert
 from piaa.encoders.lite import LITE_ENCODERS, LiteEncoder, load_lite
-from piaa.encoders.lite.encoder import IMAGE_SIZE as LITE_IMAGE_SIZE
+from piaa.encoders.lite.loading import IMAGE_SIZE as LITE_IMAGE_SIZE
+from piaa.encoders.precision import PRECISIONS, Precision, check_precision
 from piaa.encoders.registry import EncoderEntry, find_encoder
 from piaa.encoders.shapes import check_state, read_architecture
 from piaa.errors import CheckpointError, InputError, UnknownNameError
 from piaa.images import CLIP_MEAN, CLIP_STD, Preprocessing
-
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def load_encoder(
@@ -42,7 +42,8 @@ def load_encoder(
     activation: Activation | None = None,
     head_width: int = HEAD_WIDTH,
     device: str | torch.device | None = None,
-    precision: Literal["float32", "bfloat16", "float16"] = "float32",
+    precision: Precision = "float32",
+    runtime: Literal["torch", "onnx"] = "torch",
     sha256: str | None = None,
     trust_torchscript: bool = False,
 ) -> ClipEncoder | LiteEncoder:
@@ -52,7 +53,7 @@ def load_encoder(
         name: A registered encoder (`piaa.list_encoders()`): its weights come from the hub's cache
             or the hub. With `weights`, the model that those weights must be. `lite` and `lite-fast` are
             the embedded encoders, whose weights come from the package index; they take `image_size`, `fit`,
-            `resize` and `device` only.
+            `resize`, `device` and `precision` (float32, int8) only.
         weights: A checkpoint file, a directory, or `hf:org/repo[@revision]`. Layout and
             architecture are read from the tensors. A path never touches the network.
         frontend: How patch features are read (`piaa.list_frontends()`), or a front-end object.
@@ -68,8 +69,12 @@ def load_encoder(
         head_width: Width of an attention head, which tensors do not show; a `config.json` beside
             the weights is asked first.
         device: Such as `cpu` or `cuda:1`. Default: a GPU if there is one.
-        precision: Of the weights and the transformer, halves on GPUs only; features are always
-            float32.
+        precision: Of the weights and the transformer; features are always float32. `bfloat16` and `float16`
+            on GPUs; `int8` (weights and activations; the last block stays in float) on CPUs, for those
+            who accept features that are nearly the same.
+        runtime: `torch`, or `onnx`: the whole tower as one onnxruntime graph, on CPUs, made at the first
+            load and kept in the cache; needs the extra `onnx`. The embedded encoders always run in
+            onnxruntime on a CPU and need no extra for it.
         sha256: Refuse the checkpoint unless it has this hash.
         trust_torchscript: Read a TorchScript archive, which carries code, of unknown origin.
     """
@@ -80,26 +85,21 @@ def load_encoder(
             "activation": activation,
             "sha256": sha256,
             "head_width": None if head_width == HEAD_WIDTH else head_width,
-            "precision": None if precision == "float32" else precision,
+            "runtime": None if runtime == "torch" else runtime,
             "trust_torchscript": trust_torchscript or None,
         }
-        return _load_lite(name, wrong, frontend, image_size, fit, resize, device)
+        return _load_lite(name, wrong, frontend, image_size, fit, resize, device, precision)
     entry = None if name is None else find_encoder(name)
     if entry is None and weights is None:
         raise InputError("Name an encoder or give weights=: load_encoder('ViT-B-16').")
     if activation is not None and activation not in ACTIVATIONS:
         raise UnknownNameError("activation", activation, ACTIVATIONS)
-    if not isinstance(precision, str) or precision not in PRECISIONS:
-        raise UnknownNameError("precision", precision, PRECISIONS)
     if type(head_width) is not int or head_width < 1:
         raise InputError(f"head_width must be a whole number of at least 1, not {head_width!r}.")
     if frontend is not None and not isinstance(frontend, Frontend):
         find_frontend(frontend)  # a wrong name should not cost a download
     place = _device(device)
-    if precision != "float32" and place.type == "cpu":
-        # Not only slow: where a CPU's flags promise more than its hypervisor allows, bfloat16
-        # products end the process with an illegal instruction.
-        raise InputError(f"precision={precision!r} needs a GPU; on a CPU use precision='float32'.")
+    check_precision(precision, runtime, place)
 
     checkpoint = _read_checkpoint(entry, weights, sha256, trust_torchscript)
     converted = convert(checkpoint.tensors)
@@ -137,6 +137,13 @@ def load_encoder(
             "norm_eps": architecture.vision.norm_eps,
         },
     )
+    tower = None
+    if precision == "int8":
+        quantize_trunk(model.vision)
+    if runtime == "onnx":
+        from piaa.encoders.onnx_runtime import onnx_tower
+
+        tower = onnx_tower(model.vision, chosen, spec)
     return ClipEncoder(
         model,
         architecture=architecture,
@@ -146,6 +153,7 @@ def load_encoder(
         logit_scale=converted.logit_scale,
         device=place,
         dtype=PRECISIONS[precision],
+        tower=tower,
     )
 
 
@@ -157,6 +165,7 @@ def _load_lite(
     fit: Literal["crop", "squash", "pad"] | None,
     resize: Literal["pillow", "torch"],
     device: str | torch.device | None,
+    precision: Precision,
 ) -> LiteEncoder:
     given = [option for option, value in wrong.items() if value is not None]
     if isinstance(frontend, Frontend):
@@ -173,6 +182,7 @@ def _load_lite(
         fit=fit or "squash",
         resize=resize,
         device=None if device is None else _device(device),
+        precision=precision,  # type: ignore[arg-type]  # which it checks
     )
 
 

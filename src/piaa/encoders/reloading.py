@@ -25,6 +25,7 @@ def reload_encoder(spec: Mapping[str, Any], source: str, *, device: str | None =
         "fit": preprocessing["fit"],
         "resize": preprocessing["resize"],
         "device": device,
+        "precision": spec["precision"],
     }
     encoder: Encoder
     if spec["name"] in LITE_ENCODERS:
@@ -48,5 +49,4 @@ def _reload_clip(
         **view,
         activation=model["activation"],
         head_width=model["head_width"],
-        precision=spec["precision"],
     )

@@ -66,8 +66,11 @@ class Block(nn.Module):
     def project(self, normed: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """Heads of q (0), k (1), v (2) for `first <= i < last`, each (B, H, N, d), not rotated."""
         batch, length, width = normed.shape
-        rows = slice(first * width, last * width)
-        packed = F.linear(normed, self.qkv.weight[rows], self.qkv.bias[rows])
+        if (first, last) == (0, 3):
+            packed: Tensor = self.qkv(normed)
+        else:
+            rows = slice(first * width, last * width)
+            packed = F.linear(normed, self.qkv.weight[rows], self.qkv.bias[rows])
         heads = packed.view(batch, length, last - first, self.heads, width // self.heads)
         return heads.permute(2, 0, 3, 1, 4).unbind(0)
 
@@ -120,29 +123,38 @@ class VisionTower(nn.Module):
         self.post_norm = nn.LayerNorm(width, eps)
         self.projection = nn.Linear(width, architecture.embed_dim, bias=projection_bias)
 
-    def embed(self, pixels: Tensor) -> tuple[Tensor, tuple[int, int]]:
+    def embed(
+        self, pixels: Tensor, positions: Tensor | None = None
+    ) -> tuple[Tensor, tuple[int, int]]:
         """Pixels (B, 3, H, W) -> tokens (B, 1 + M, width), class token first, and the patch grid."""
         p = self.patch
         batch, channels, height, width = pixels.shape
         grid = (height // p, width // p)
+        if positions is None:
+            positions = self.positions_for(grid)
         tiles = pixels.view(batch, channels, grid[0], p, grid[1], p)
         # The patch convolution has stride = kernel: a plain product over flattened patches.
         patches = self.patch_embed(tiles.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2))
-        cls, positions = self.positions_for(grid)
-        cls_token = (self.cls_token + cls).expand(batch, 1, -1)
-        return self.pre_norm(torch.cat([cls_token, patches + positions], dim=1)), grid
+        cls_token = (self.cls_token + positions[0]).expand(batch, 1, -1)
+        return self.pre_norm(torch.cat([cls_token, patches + positions[1:]], dim=1)), grid
 
-    def positions_for(self, grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """Position embeddings of the class token (W,) and of the patches (M, W), row-major."""
-        cls, patches = self.positions[0], self.positions[1:]
+    def positions_for(self, grid: tuple[int, int]) -> Tensor:
+        """Position embeddings (1 + M, W) of the class token and of the patches, row-major."""
         if grid == self.trained_grid:
-            return cls, patches
+            return self.positions
+        cls, patches = self.positions[:1], self.positions[1:]
         image = patches.float().view(1, *self.trained_grid, -1).permute(0, 3, 1, 2)
-        return cls, self.resize_positions(image, grid).flatten(2)[0].T.to(patches.dtype)
+        resized = self.resize_positions(image, grid).flatten(2)[0].T
+        return torch.cat([cls, resized.to(cls.dtype)])
 
-    def forward(self, pixels: Tensor, frontend: Frontend) -> tuple[Tensor, Tensor, tuple[int, int]]:
-        """Pixels (B, 3, H, W) -> cls (B, D), patches (B, M, D), grid (rows, columns)."""
-        x, grid = self.embed(pixels)
+    def forward(
+        self, pixels: Tensor, frontend: Frontend, positions: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, tuple[int, int]]:
+        """Pixels (B, 3, H, W) -> cls (B, D), patches (B, M, D), grid (rows, columns).
+
+        `positions` (1 + M, W) are those of `positions_for(grid)`, for callers that keep them.
+        """
+        x, grid = self.embed(pixels, positions)
         rotate = self.rotary(grid, x) if self.rotary else None
         trunk = Trunk(grid=grid, rotate=rotate)
         last_index = len(self.blocks) - 1

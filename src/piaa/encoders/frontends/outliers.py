@@ -22,8 +22,8 @@ def neighbor_distances(tokens: Tensor, neighbors: int) -> tuple[Tensor, Tensor]:
     norms = x.square().sum(-1)
     squared = norms[:, :, None] + norms[:, None, :] - 2 * (x @ x.transpose(1, 2))
     # Rounding must neither make a distance negative nor let a twin push a token out of first place.
-    squared = squared.clamp_min_(0)
-    squared.diagonal(dim1=1, dim2=2).fill_(-1)
+    itself = torch.eye(x.shape[1], device=x.device, dtype=torch.bool)
+    squared = squared.clamp_min_(0).masked_fill_(itself, -1)
     near = squared.topk(min(neighbors, x.shape[1] - 1) + 1, dim=-1, largest=False)
     return near.values[..., 1:], near.indices[..., 1:]
 
@@ -66,7 +66,9 @@ def repair(outliers: Tensor, grid: tuple[int, int]) -> Tensor:
     near_columns = (columns[:, None] - columns[None]).abs() <= 1
     count = grid[0] * grid[1]
     identity = torch.eye(count, device=outliers.device, dtype=torch.bool)
-    adjacent = torch.kron(near_rows, near_columns) & ~identity
+    near = near_rows[:, None, :, None] & near_columns[None, :, None, :]
+    adjacent = near.reshape(count, count) & ~identity
     sound = adjacent & ~outliers[:, None, :]
     usable = outliers & sound.any(-1)
-    return F.normalize(torch.where(usable[..., None], sound, identity).float(), p=1, dim=-1)
+    weights = torch.where(usable[..., None], sound.float(), identity.float())
+    return F.normalize(weights, p=1, dim=-1)

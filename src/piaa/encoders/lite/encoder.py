@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from threading import Lock
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from piaa.encoders.base import EncoderSpec, ImageFeatures, encode_at_once
-from piaa.encoders.lite.lexicon import load_lexicon
+from piaa.encoders.inputs import check_pixels, check_texts
 from piaa.encoders.lite.minilm import MiniLm, load_minilm
-from piaa.encoders.lite.network import DIM, STRIDE, fold_network, run_network
-from piaa.encoders.lite.onnx_graph import CpuNetwork
+from piaa.encoders.lite.network import DIM
 from piaa.encoders.lite.phrases import phrase_vectors
-from piaa.encoders.lite.sources import LITE_ENCODERS, MINILM, LiteEntry
+from piaa.encoders.lite.sources import MINILM
 from piaa.encoders.lite.words import WordMap, plain_name
-from piaa.encoders.package_index import PackageWeights, read_package
-from piaa.errors import CheckpointError, InputError, UnknownNameError
-from piaa.images import ImageSource, OnError, Preprocessing, as_image_size, read_batches
+from piaa.encoders.package_index import read_package
+from piaa.images import ImageSource, OnError, read_batches
 
 # How much of the whole picture's unit vector is added to each cell's. The network was trained to be read
 # from its mean; a cell alone sees a part out of context. Chosen on VOC 2007 trainval, half against half: text
 # on patches 75.1 -> 76.8 mAP, learnt classifier 77.8 -> 78.6; 0.2 to 0.5 are alike.
 CONTEXT = 0.3
-# Pixels become (pixel - 127) / 128, as the networks were trained.
-MEAN, STD = (127 / 255,) * 3, (128 / 255,) * 3
-IMAGE_SIZE = 320
 # Texts whose vectors are kept; at 1280 numbers each this is at most 84 MB.
 TEXT_CACHE = 16_384
 CPU_BATCH, GPU_BATCH = 16, 64
@@ -120,7 +113,7 @@ class LiteEncoder:
         H and W may be anything. The grid is (ceil(H / 32), ceil(W / 32)): the network pads what
         does not divide, at each step down, by less than one cell at the lower right.
         """
-        _check_pixels(pixels)
+        check_pixels(pixels)
         chunks = torch.split(pixels, self.default_batch_size)
         return ImageFeatures.concatenate([self._encode(chunk) for chunk in chunks])
 
@@ -130,7 +123,7 @@ class LiteEncoder:
         A name may carry its context: "mouse (computer)", "orange, the fruit". A prompt's frame
         ("a photo of a ...") is taken off, since the network knows things and not photographs.
         """
-        _check_texts(texts)
+        check_texts(texts)
         with self._text_lock:
             new = list(dict.fromkeys(text for text in texts if text not in self._text_cache))
             if new:
@@ -180,123 +173,7 @@ class LiteEncoder:
     def _unit(self, vectors: Tensor) -> Tensor:
         lengths = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
         dead = lengths == 0
-        if dead.any():
-            return torch.where(dead, self.neutral, vectors / lengths.masked_fill(dead, 1))
-        return vectors.div_(lengths)
-
-
-def load_lite(
-    name: str = "lite",
-    *,
-    frontend: str | None = None,
-    image_size: int | tuple[int, int] = IMAGE_SIZE,
-    fit: Literal["crop", "squash", "pad"] = "squash",
-    resize: Literal["pillow", "torch"] = "pillow",
-    device: str | torch.device | None = None,
-) -> LiteEncoder:
-    """Load an embedded encoder; its weights come from the package index once.
-
-    Args:
-        name: `lite` (EfficientNet-Lite 2) or `lite-fast` (EfficientNet-Lite 0).
-        frontend: None or "none": its patches are the network's own and have no other reading.
-        image_size: Side of the square, or (rows, columns), that pictures are brought to; at least
-            32. A patch is 32 x 32 pixels of it.
-        fit: `squash` (nothing of the picture is lost), `crop` or `pad`.
-        resize: `pillow` (the reference) or `torch` (faster, within 2/255).
-        device: Default: the CPU, for which these networks are made.
-    """
-    if name not in LITE_ENCODERS:
-        raise UnknownNameError("embedded encoder", name, LITE_ENCODERS)
-    if frontend not in (None, "none"):
-        raise InputError(
-            f"frontend={frontend!r} was asked for, but {name!r} has none: its patches are the cells "
-            "of a convolutional network. Leave frontend out, or load a CLIP encoder."
-        )
-    try:
-        place = torch.device("cpu" if device is None else device)
-    except (RuntimeError, TypeError) as error:
-        raise InputError(f"device={device!r} is not a device torch knows: {error}") from None
-    size = as_image_size(image_size)
-    preprocessing = Preprocessing(size, mean=MEAN, std=STD, fit=fit, resize=resize)
-    if min(size) < STRIDE:
-        raise InputError(f"image_size must be at least {STRIDE} pixels a side, not {image_size!r}.")
-    entry = LITE_ENCODERS[name]
-    return _assemble(entry, read_package(entry.source), preprocessing, place)
-
-
-def _assemble(
-    entry: LiteEntry, weights: PackageWeights, preprocessing: Preprocessing, device: torch.device
-) -> LiteEncoder:
-    layers = fold_network(weights.tensors, entry.repeats)
-    rows = weights.tensors.get("_fc.weight")
-    if rows is None or rows.shape != (1000, DIM):
-        raise CheckpointError(f"{weights.path} has no classifier of 1,000 x {DIM}.")
-    network: Callable[[Tensor], Tensor]
-    if device.type == "cpu":
-        network = CpuNetwork(layers, threads=torch.get_num_threads())
-    else:
-        moved = [
-            replace(layer, weight=layer.weight.to(device), bias=layer.bias.to(device))
-            for layer in layers
-        ]
-
-        def network(pixels: Tensor) -> Tensor:
-            return run_network(moved, pixels)
-
-    lexicon = load_lexicon()
-    parts = (entry.source.content_sha256, MINILM.content_sha256, lexicon.sha256)
-    return LiteEncoder(
-        network,
-        WordMap(rows, lexicon),
-        spec=EncoderSpec(
-            name=entry.name,
-            weights_sha256=hashlib.sha256("".join(parts).encode()).hexdigest(),
-            frontend="none",
-            frontend_options={"context": CONTEXT},
-            preprocessing=preprocessing,
-            precision="float32",
-            dim=DIM,
-        ),
-        source=entry.source.source,
-        licence=f"{entry.source.licence}: {entry.source.attribution}. "
-        f"{MINILM.licence}: {MINILM.attribution}. WordNet 3.0 license: Princeton University.",
-        device=device,
-    )
-
-
-def _check_texts(texts: object) -> None:
-    if isinstance(texts, str):
-        raise InputError(f"texts must be a list of strings, got one string. Pass [{texts!r}].")
-    if not isinstance(texts, Sequence):
-        raise InputError(f"texts must be a list or tuple of strings, got {type(texts).__name__}.")
-    if not texts:
-        raise InputError("texts is empty: give at least one string.")
-    for position, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InputError(f"texts[{position}] must be a string, got {type(text).__name__}.")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"texts[{position}] holds half of a UTF-16 surrogate pair at character "
-                f"{error.start}, which is not valid text: {text!r}. Decode its source again."
-            ) from error
-
-
-def _check_pixels(pixels: object) -> None:
-    if not isinstance(pixels, Tensor):
-        raise InputError(f"Pixels must be a torch tensor, not {type(pixels).__name__}.")
-    if pixels.dim() != 4 or pixels.shape[1] != 3 or 0 in pixels.shape:
-        raise InputError(
-            f"Pixels must have shape (B, 3, H, W) with at least one image, not "
-            f"{tuple(pixels.shape)}."
-        )
-    if not pixels.is_floating_point():
-        raise InputError(
-            f"Pixels must be floating point and normalized, not {pixels.dtype}. For uint8 "
-            "pictures use encode_images, which normalizes them."
-        )
-    finite = pixels.isfinite().flatten(1).all(dim=1)
-    if not finite.all():
-        bad = (~finite).nonzero().flatten().tolist()
-        raise InputError(f"Pixels hold NaN or infinity in images {bad[:10]} of the batch.")
+        # Asking a GPU whether any is dead would wait for it; there the mask is always applied.
+        if self.device.type == "cpu" and not dead.any():
+            return vectors.div_(lengths)
+        return torch.where(dead, self.neutral, vectors / lengths.masked_fill(dead, 1))

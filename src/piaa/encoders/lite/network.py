@@ -7,7 +7,7 @@ Google published it for small devices. Batch norms are folded into the convoluti
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -27,12 +27,16 @@ class Convolution:
 
     Attributes:
         weight: (out, in / groups, k, k) float32; bias: (out,) float32.
+        center, spread: (out,) float32, mean and standard deviation of each channel before the clamp, as
+            its batch norm states them.
         relu6: Whether the result is clamped to 0..6.
         skip: How many convolutions back the tensor to be added to the result entered, 0 for none.
     """
 
     weight: Tensor
     bias: Tensor
+    center: Tensor
+    spread: Tensor
     stride: int = 1
     groups: int = 1
     relu6: bool = True
@@ -41,6 +45,9 @@ class Convolution:
     @property
     def kernel(self) -> int:
         return self.weight.shape[-1]
+
+    def to(self, device: torch.device) -> Convolution:
+        return replace(self, weight=self.weight.to(device), bias=self.bias.to(device))
 
 
 def fold_network(state: Mapping[str, Tensor], repeats: Sequence[int]) -> list[Convolution]:
@@ -67,9 +74,7 @@ def fold_network(state: Mapping[str, Tensor], repeats: Sequence[int]) -> list[Co
             project = _folded(state, f"{name}_project_conv", f"{name}_bn2", relu6=False)
             keeps_shape = stride == 1 and len(project.bias) == len(layers[-1].bias)
             if keeps_shape:
-                project = Convolution(
-                    project.weight, project.bias, relu6=False, skip=len(inside) + 1
-                )
+                project = replace(project, skip=len(inside) + 1)
             layers += [*inside, project]
             block += 1
     layers.append(_folded(state, "_conv_head", "_bn1"))
@@ -87,10 +92,13 @@ def _folded(
         )
     except KeyError as error:
         raise CheckpointError(f"The network's weights lack {error}.") from None
+    spread = scale.abs()
     scale = scale / torch.sqrt(variance + _BATCH_NORM_EPS)
     return Convolution(
         weight=(weight * scale[:, None, None, None]).float(),
         bias=(shift - mean * scale).float(),
+        center=shift.float(),
+        spread=spread.float(),
         stride=stride,
         groups=weight.shape[0] if conv.endswith("_depthwise_conv") else 1,
         relu6=relu6,
