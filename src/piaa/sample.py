@@ -1,7 +1,8 @@
 """A bounded random sample of a collection that does not depend on order or sharding.
 
 The images with the lowest hashes are kept: of any union of shards the lowest hashes are the lowest of the
-shards' lowest, so samples merge like banks do.
+shards' lowest, so samples merge like banks do. Copies of a picture share a hash, and may yet differ in their
+last bits; of those the one with the lowest bytes is kept, whichever came first.
 """
 
 from __future__ import annotations
@@ -56,6 +57,15 @@ def _small(vectors: Tensor) -> Tensor:
     return (vectors / largest * 127).round().to(torch.int8)
 
 
+def _kept(patches: Tensor, cls: Tensor) -> tuple[Tensor, Tensor]:
+    """Images as they are kept: patches int8, global vectors float32, on the CPU."""
+    return _small(patches.detach()).cpu(), cls.detach().to(device="cpu", dtype=torch.float32)
+
+
+def _bytes(patches: Tensor, cls: Tensor) -> bytes:
+    return cls.contiguous().numpy().tobytes() + patches.contiguous().numpy().tobytes()
+
+
 class Sample:
     """Directions of patches and global vectors of the images with the lowest ids, in no order.
 
@@ -88,14 +98,14 @@ class Sample:
         return self.ids.argsort()
 
     def update(self, patches: Tensor, cls: Tensor, ids: Tensor) -> None:
-        """Offer B images; those among the lowest are kept, an image known already is not taken twice."""
+        """Offer B images; those among the lowest are kept, of several with one id the one of lowest bytes."""
         if len(self) and patches.shape[1:] != self._patches.shape[1:]:
             raise InputError(
                 f"Images of {patches.shape[1]} patches of {patches.shape[2]} numbers cannot join a sample "
                 f"of {self._patches.shape[1]} x {self._patches.shape[2]}: use one encoder and image size."
             )
         room = capacity(*patches.shape[1:])
-        new = self._wanted(ids, room)
+        new = self._wanted(patches, cls, ids, room)
         if not len(new):
             return
         total = min(room, len(self) + len(new))
@@ -104,24 +114,30 @@ class Sample:
         places = torch.arange(len(self), total)
         leaving = self.ids.argsort(descending=True)[: len(new) - len(places)]
         places = torch.cat([places, leaving])
-        self._patches[places] = _small(patches[new].detach()).cpu()
-        self._cls[places] = cls[new].detach().to(device="cpu", dtype=torch.float32)
+        self._patches[places], self._cls[places] = _kept(patches[new], cls[new])
         grown = self.ids.new_empty(total)
         grown[: len(self)] = self.ids
         grown[places] = ids[new]
         self.ids = grown
 
-    def _wanted(self, ids: Tensor, room: int) -> Tensor:
-        """Which of the offered images belong to the `room` lowest, each once."""
-        known = set(self.ids.tolist())
+    def _wanted(self, patches: Tensor, cls: Tensor, ids: Tensor, room: int) -> Tensor:
+        """Which of the offered images belong to the `room` lowest, each once; copies of those here take
+        their place if they are lower."""
+        known = {value: place for place, value in enumerate(self.ids.tolist())}
         fresh: dict[int, int] = {}
         for place, value in enumerate(ids.tolist()):
             if value in known:
-                continue
-            if self._ceiling is not None and value > self._ceiling:
+                copy, here = _kept(patches[place], cls[place]), known[value]
+                if _bytes(*copy) < _bytes(self._patches[here], self._cls[here]):
+                    self._patches[here], self._cls[here] = copy
+            elif self._ceiling is not None and value > self._ceiling:
                 self.complete = False
             else:
-                fresh.setdefault(value, place)
+                other = fresh.setdefault(value, place)
+                if other != place:
+                    fresh[value] = min(
+                        (other, place), key=lambda i: _bytes(*_kept(patches[i], cls[i]))
+                    )
         offered = torch.tensor(list(fresh), dtype=torch.int64)
         union = torch.cat([self.ids, offered])
         self.complete = self.complete and len(union) <= room

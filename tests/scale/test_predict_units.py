@@ -12,7 +12,7 @@ from piaa import Recognizer
 from piaa.errors import InputError
 from piaa.scale.fit import unfinished
 from piaa.scale.job import DamagedUnitWarning
-from piaa.scale.local import Engine, Processes
+from piaa.scale.local import Engine
 from piaa.scale.predict import Tagged, predict_units
 from piaa.scale.sources import find_parts
 from piaa.scale.units import cut
@@ -128,8 +128,3 @@ def test_wrong_arguments_begin_no_job(photos: Path, model: Path, tmp_path: Path)
         with pytest.raises(InputError, match=next(iter(wrong))):
             predict(photos, model, tmp_path, **wrong)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_processes(photos: Path, model: Path, tmp_path: Path) -> None:
-    engine = Processes(1, ShakyEncoder)
-    assert predict(photos, model, tmp_path, engine=engine) == expected(photos, model)

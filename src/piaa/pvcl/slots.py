@@ -154,7 +154,7 @@ def _run(places: Tensor) -> Tensor | slice:
 
 
 def _content_of(vectors: Tensor) -> Tensor:
-    """A number (n,) int64 of each vector's bits, (n, D) float32; whole numbers add up the same in any order."""
+    """A number (n,) int64 of the bits of each vector (n, D) float32, the same on every machine."""
     bits = vectors.view(torch.int32).long()
     places = torch.arange(1, 2 * bits.shape[1], 2, device=bits.device)
     return (bits * (places * 0x9E3779B97F4A7C1)).sum(1)

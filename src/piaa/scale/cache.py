@@ -90,6 +90,10 @@ class FeatureCache:
         """Pictures in it, as far as it has looked."""
         return len(self._places.keys() | self._waiting.keys())
 
+    def __contains__(self, key: bytes) -> bool:
+        """Whether a picture's features are in it, as far as it has looked."""
+        return key in self._waiting or key in self._places
+
     def refresh(self) -> None:
         """Look for shards that others have written."""
         for path in sorted(set(self.folder.glob("*.safetensors")) - self._listed):

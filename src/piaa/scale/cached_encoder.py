@@ -20,6 +20,7 @@ from piaa.feature_shards import StoredFeatures
 from piaa.images import ImageSource, OnError, StoredImage, open_image, read_bytes
 from piaa.images.opening import describe_source, source_name
 from piaa.scale.cache import FeatureCache, picture_key, pixels_key
+from piaa.scale.read_images import ReadImage
 
 WINDOW_BATCHES, WINDOW_IMAGES = 16, 256
 """Pictures looked up before the first of them is handed out: so many batches, at most so many pictures."""
@@ -233,5 +234,7 @@ def _look_at(source: ImageSource) -> _Known:
     if isinstance(source, Image.Image | np.ndarray):
         image = open_image(source)
         return pixels_key(image), image
+    if isinstance(source, ReadImage) and source.key:  # of the file, which is not here
+        return source.key, source
     data = read_bytes(source)
     return picture_key(data), StoredImage(source_name(source) or "", lambda: data)

@@ -19,7 +19,7 @@ from piaa.scale.fit_state import load_gathered, save_gathered
 from piaa.scale.job import Job, discard, open_job
 from piaa.scale.local import Engine, Here
 from piaa.scale.unit_images import UnitImages
-from piaa.scale.units import Unit
+from piaa.scale.units import Readable, Unit
 from piaa.scale.watching import Watch
 
 
@@ -87,7 +87,7 @@ class FitWork:
         # it turns away is beaten by K vectors that are in the files of the same job.
         self._before = Gathered(begun.text, begun.config)
 
-    def __call__(self, unit: Unit, target: Path, watch: Watch) -> int:
+    def __call__(self, unit: Readable, target: Path, watch: Watch) -> int:
         images = UnitImages(unit, watch)
         gathered = self._before.successor()
         for batch, _ in images.batches(self._encoder, batch_size=self._batch_size):
@@ -121,8 +121,7 @@ def _take_over(job: Job, unit: Unit, total: Gathered, watch: Watch) -> bool:
 def merge_results(results: Sequence[Path], target: Path) -> None:
     """Write what several results come to.
 
-    Merging is exact, so that any tree of merges that keeps the order gives the same. The order counts for
-    pictures that are there twice: the sample keeps the first, and the second may differ in the last bit.
+    Merging is exact, whatever the order and the tree.
     """
     first, *others = results
     total, _ = load_gathered(first)

@@ -14,14 +14,14 @@ from typing import Any, Protocol, TypeAlias
 from piaa.encoders.base import Encoder
 from piaa.errors import InputError, PiaaError
 from piaa.scale.job import Job
-from piaa.scale.units import Unit
+from piaa.scale.units import Readable, Unit
 from piaa.scale.watching import Watch
 
 
 class Work(Protocol):
     """What is done with a unit: `target` is its result, written whole or not at all."""
 
-    def __call__(self, unit: Unit, target: Path, watch: Watch) -> int:
+    def __call__(self, unit: Readable, target: Path, watch: Watch) -> int:
         """Returns how many pictures went into the result."""
 
 

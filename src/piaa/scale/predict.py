@@ -20,7 +20,7 @@ from piaa.scale.fit import recognizer_options
 from piaa.scale.job import discard, open_job
 from piaa.scale.local import Engine, Here
 from piaa.scale.unit_images import UnitImages
-from piaa.scale.units import Unit
+from piaa.scale.units import Readable, Unit
 from piaa.scale.watching import Watch
 
 FORMAT: Final = "piaa-unit-predictions"
@@ -97,7 +97,7 @@ class PredictWork:
         self._recognizer, self._batch_size = Recognizer.load(recognizer, encoder), batch_size
         self._threshold, self._top_k = threshold, top_k
 
-    def __call__(self, unit: Unit, target: Path, watch: Watch) -> int:
+    def __call__(self, unit: Readable, target: Path, watch: Watch) -> int:
         images = UnitImages(unit, watch)
         lines: list[bytes] = []
         encoder = self._recognizer.encoder

@@ -1,25 +1,27 @@
 """Actors that do units of work, and the driver that hands them out and hears what they say.
 
-Nothing here imports ray: `piaa.scale.ray_engine` does, and passes it on.
+Nothing here imports ray: `piaa.scale.ray_engine` does, and passes it on, and `piaa.scale.ray_reading`.
 """
 
 from __future__ import annotations
 
-import os
 import queue
-import socket
+import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from piaa.encoders.base import Encoder
 from piaa.errors import PiaaError
-from piaa.scale.job import MANIFEST, Job
+from piaa.scale.fed_encoder import fed, reader_of
+from piaa.scale.job import Job
 from piaa.scale.local import Messages, WorkOf
-from piaa.scale.units import Unit
+from piaa.scale.ray_reading import Reading, ReadUnit
+from piaa.scale.units import Readable, Unit
 from piaa.scale.watching import Watch
 
 MOST_TRIES: Final = 3
@@ -30,7 +32,7 @@ _Said: TypeAlias = list[tuple[str, Any]]
 
 
 class Crew:
-    """The driver's side: actors, the unit that each is at, and those that wait for one."""
+    """The driver's side: actors, the unit that each is at and the next, and those that wait for one."""
 
     def __init__(
         self,
@@ -44,8 +46,8 @@ class Crew:
         self._todo, self._left = deque(units), len(units)
         self._tellings = {unit.number: _Telling(watch) for unit in units}
         self._asked: dict[Any, Any] = {}
-        self._at: dict[Any, Unit | None] = {}
-        self._idle: list[Any] = []
+        self._at: dict[Any, deque[Unit]] = {}
+        self._ready: set[Any] = set()
         self._failed_starts = 0
         exceptions = ray.exceptions
         self._losses = (exceptions.RayActorError, exceptions.OutOfMemoryError)
@@ -71,8 +73,7 @@ class Crew:
 
     def _hire(self) -> None:
         actor = self._start()
-        self._at[actor] = None
-        actor.begin.remote()
+        self._at[actor] = deque()
         self._asked[actor.news.remote()] = actor
 
     def _hear(self, actor: Any, what: str, details: Any) -> None:
@@ -80,38 +81,41 @@ class Crew:
             raise details
         if what == "ready":
             self._failed_starts = 0
-            self._idle.append(actor)
+            self._ready.add(actor)
         else:
-            unit = self._at[actor]
-            if unit is None:
+            units = self._at[actor]
+            if not units:
                 raise RuntimeError(f"An actor without a unit said {what!r}.")
-            self._tellings[unit.number].hear(what, details)
+            self._tellings[units[0].number].hear(what, details)
             if what == "finish":
                 self._left -= 1
-                self._at[actor] = None
-                self._idle.append(actor)
+                units.popleft()
         self._hand_out()
 
     def _hand_out(self) -> None:
-        while self._idle and self._todo:
-            actor, unit = self._idle.pop(), self._todo.popleft()
-            self._at[actor] = unit
-            self._tellings[unit.number].begin()
-            actor.do.remote(unit, self._job.result(unit))
+        """A unit to each actor, and another to be read meanwhile, unless it is one of the last."""
+        for ahead in (0, 1):
+            for actor, units in self._at.items():
+                enough = len(self._todo) > ahead * len(self._at)
+                if actor in self._ready and len(units) == ahead and enough:
+                    unit = self._todo.popleft()
+                    units.append(unit)
+                    actor.do.remote(unit, self._job.result(unit))
 
     def _replace(self, actor: Any, loss: Exception) -> None:
-        unit = self._at.pop(actor)
+        units = self._at.pop(actor)
         self._ray.kill(actor)  # it may only be out of reach
-        if actor in self._idle:
-            self._idle.remove(actor)
-        elif unit is None:
+        if actor not in self._ready:
             self._failed_starts += 1
             if self._failed_starts == MOST_TRIES:
                 raise _given_up(f"{MOST_TRIES} actors died as they began", loss)
-        else:
-            if self._tellings[unit.number].tries == MOST_TRIES:
-                raise _given_up(f"{MOST_TRIES} actors died of unit {unit.number}", loss)
-            self._todo.appendleft(unit)
+        elif units:
+            first = self._tellings[units[0].number]
+            first.failed()
+            if first.tries == MOST_TRIES:
+                raise _given_up(f"{MOST_TRIES} actors died of unit {units[0].number}", loss)
+            self._todo.extendleft(reversed(units))
+        self._ready.discard(actor)
         self._hire()
         self._hand_out()
 
@@ -132,7 +136,7 @@ class _Telling:
         self._heard = {"advance": 0, "skip": 0}
         self._told = dict(self._heard)
 
-    def begin(self) -> None:
+    def failed(self) -> None:
         self.tries += 1
         self._heard = dict.fromkeys(self._heard, 0)
 
@@ -148,42 +152,22 @@ class _Telling:
 
 
 class Actor:
-    """Does one unit at a time, and says meanwhile what is new: it runs two methods at once."""
+    """Does units, in a thread: its methods take no time, and what is new can be asked for meanwhile."""
 
     def __init__(
-        self,
-        work_of: WorkOf,
-        make_encoder: Callable[[], Encoder],
-        threads: int,
-        cwd: Path,
-        folder: Path,
+        self, work_of: WorkOf, make_encoder: Callable[[], Encoder], threads: int, reading: Reading
     ) -> None:
-        self._work_of, self._make_encoder, self._threads = work_of, make_encoder, threads
-        self._cwd, self._folder = cwd, folder
+        self._work_of, self._make_encoder = work_of, make_encoder
+        self._threads, self._reading = threads, reading
         self._said: queue.Queue[tuple[str, Any]] = queue.Queue()
         self._watch = Messages(self._said)
-
-    def begin(self) -> None:
-        with self._errors_said():
-            try:
-                os.chdir(self._cwd)  # names of pictures may be relative
-                shared = (self._folder / MANIFEST).is_file()
-            except OSError:
-                shared = False
-            if not shared:
-                raise PiaaError(
-                    f"{socket.gethostname()} does not see {self._cwd / self._folder}. Run piaa in a folder, "
-                    "and let the output be in one, that all nodes of the cluster see under the same name."
-                )
-            self._work = self._work_of(self._make_encoder())
-            self._said.put(("ready", ()))
+        self._todo: queue.Queue[tuple[Readable, Path]] = queue.Queue()
+        threading.Thread(target=self._work_off, daemon=True).start()
 
     def do(self, unit: Unit, target: Path) -> None:
-        import torch
-
-        with self._errors_said():
-            torch.set_num_threads(self._threads)
-            self._watch.finish(self._work(unit, target, self._watch))
+        """Begin to read a unit; it is worked on when those before it are done."""
+        tables = partial(self._reading.tables, unit, self._reader)
+        self._todo.put((ReadUnit(tables, self._watch), target))
 
     def news(self) -> _Said:
         """What was said since, at once or as soon as there is something; nothing after a while."""
@@ -194,6 +178,20 @@ class Actor:
                 said.append(self._said.get_nowait())
         except queue.Empty:
             return said
+
+    def _work_off(self) -> None:
+        import torch
+
+        with self._errors_said():
+            torch.set_num_threads(self._threads)
+            self._reading.place.enter()
+            encoder = self._make_encoder()
+            self._reader = reader_of(encoder)
+            work = self._work_of(fed(encoder))
+            self._said.put(("ready", ()))
+            while True:
+                unit, target = self._todo.get()
+                self._watch.finish(work(unit, target, self._watch))
 
     @contextmanager
     def _errors_said(self) -> Iterator[None]:

@@ -1,8 +1,7 @@
-"""Units of work done by the machines of a Ray cluster. No other module of piaa imports ray.
+"""Units of work done by the machines of a Ray cluster.
 
 Actors are the workers, each with an encoder of its own; the driver hands out units and hears what they say.
-Pictures are read where they are encoded, by the encoder's own threads: a unit then has the batches, and so
-the bits, that it has without Ray, and no picture travels through Ray's object store.
+Pictures are read and decoded by Ray Data, see `piaa.scale.ray_reading`. No other module of piaa imports ray.
 """
 
 from __future__ import annotations
@@ -21,17 +20,18 @@ from piaa.errors import InputError, PiaaError
 from piaa.scale.job import Job
 from piaa.scale.local import Combine, WorkOf
 from piaa.scale.ray_crew import MOST_TRIES, Actor, Crew
+from piaa.scale.ray_reading import Place, Reading
 from piaa.scale.units import Unit
 from piaa.scale.watching import Watch
 
 FAN_IN: Final = 8
 """Results that are merged into one at a time."""
 READING: Final = 0.25
-"""CPUs that an actor leaves to the threads that read for it: an eighth of what encoding takes for photographs
+"""CPUs that an actor leaves to the task that reads for it: an eighth of what encoding takes for photographs
 of 500 x 375 pixels (`lite`, measured), and more for larger ones."""
-_SECONDS_TO_CONNECT: Final = 10.0
-_OBJECT_STORE_BYTES: Final = 128 * 2**20
-"""For messages alone; by default Ray takes a third of the memory."""
+_SECONDS_TO_CONNECT: Final = 5.0
+_OBJECT_STORE_BYTES: Final = 2**29
+"""For pictures that wait for an actor, see `ray_reading`; by default Ray takes a third of the memory."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,17 @@ class RayCluster:
             return
         with _connected(self.address) as ray:
             nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-            request, most = actor_share(nodes, threads=self.threads, gpus=self.gpus)
-            actor = ray.remote(Actor).options(**request, max_concurrency=2, max_restarts=0)
-            begin = (work_of, self.make_encoder, self.threads, Path.cwd(), job.folder)
+            share = share_of(nodes, threads=self.threads, gpus=self.gpus)
+            if self.actors is not None and self.actors > share.actors:
+                raise InputError(
+                    f"{self.actors} actors were asked for, and the Ray cluster has room for {share.actors} "
+                    f"beside the tasks that read for them; what its nodes have: {nodes}."
+                )
+            actor = ray.remote(Actor).options(**share.request, max_concurrency=2, max_restarts=0)
+            reading = Reading(Place(Path.cwd(), job.folder), share.readers, share.reader_cpus)
+            begin = (work_of, self.make_encoder, self.threads, reading)
             crew = Crew(ray, lambda: actor.remote(*begin), job, units, watch)
-            crew.work_off(min(self.actors or most, len(units)))
+            crew.work_off(min(self.actors or share.actors, len(units)))
 
     def reduce(self, combine: Combine, job: Job, results: Sequence[Path]) -> Sequence[Path]:
         """Combine results as a tree, all over the cluster, until few are left."""
@@ -99,23 +105,43 @@ class RayCluster:
         return results
 
 
-def actor_share(
-    nodes: Sequence[Mapping[str, float]], *, threads: int, gpus: bool
-) -> tuple[dict[str, float], int]:
-    """What an actor asks of its node, as options of Ray, and how many actors find that in the cluster.
+@dataclass(frozen=True)
+class Share:
+    """How the CPUs and GPUs of a cluster are shared.
+
+    Attributes:
+        request: what an actor asks of its node, as options of Ray.
+        actors: that find that in the cluster.
+        readers: tasks that read for one actor at a time.
+        reader_cpus: that each of them asks for. Without GPUs none: an actor asks for as much more than it
+            uses, so that no actor, however it came to its place, can leave another without a reader.
+    """
+
+    request: Mapping[str, float]
+    actors: int
+    readers: int
+    reader_cpus: float
+
+
+def share_of(nodes: Sequence[Mapping[str, float]], *, threads: int, gpus: bool) -> Share:
+    """Actors, and room for what reads for them.
 
     Args:
         nodes: the resources of each, as Ray names them.
 
-    >>> actor_share([{"CPU": 2.0}, {"CPU": 16.0}], threads=1, gpus=True)
-    ({'num_cpus': 1.25}, 13)
-    >>> actor_share([{"CPU": 8.0}, {"CPU": 64.0, "GPU": 8.0}], threads=1, gpus=True)
-    ({'num_cpus': 1, 'num_gpus': 1}, 8)
+    >>> share_of([{"CPU": 2.0}, {"CPU": 16.0}], threads=1, gpus=True)
+    Share(request={'num_cpus': 1.25}, actors=13, readers=1, reader_cpus=0)
+    >>> share_of([{"CPU": 8.0}, {"CPU": 64.0, "GPU": 8.0}], threads=1, gpus=True)
+    Share(request={'num_cpus': 1, 'num_gpus': 1}, actors=8, readers=8, reader_cpus=1)
     """
+    cpus = sum(node.get("CPU", 0) for node in nodes)
+    readers, reader_cpus = 1, 0
     if gpus and any(node.get("GPU", 0) >= 1 for node in nodes):
-        # The rest of the node's CPUs is for reading: a GPU waits for its pictures.
         request: dict[str, float] = {"num_cpus": 1, "num_gpus": 1}
         most = sum(int(min(node.get("GPU", 0), node.get("CPU", 0))) for node in nodes)
+        if (spare := int(cpus - most)) >= 1:
+            # All CPUs of the cluster, of machines without a GPU too: a GPU waits for its pictures.
+            readers, reader_cpus = max(1, spare // max(1, most)), 1
     else:
         # Machines with a single CPU have to do both with it.
         largest = max((node.get("CPU", 0) for node in nodes), default=0)
@@ -128,7 +154,7 @@ def actor_share(
             f"No node of the Ray cluster has a CPU for an actor; what they have: {list(nodes)}. Add nodes, "
             "or start them with --num-cpus."
         )
-    return request, most
+    return Share(request, most, readers, reader_cpus)
 
 
 def _combine(combine: Combine, results: Sequence[Path], target: Path) -> PiaaError | None:
@@ -166,7 +192,7 @@ def _connected(address: str | None) -> Iterator[Any]:
     options = {"address": "local", **own} if address is None else {"address": address}
     try:
         if address is not None:
-            _check_reachable(address)
+            _check_reachable(address, ray.util.get_node_ip_address())
         ray.init(**options, logging_level="warning")
     except (OSError, ValueError, RuntimeError) as error:
         where = (
@@ -181,9 +207,35 @@ def _connected(address: str | None) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _check_reachable(address: str) -> None:
-    """Raise an OSError at once for what Ray would wait minutes for."""
+def _check_reachable(address: str, own_host: str) -> None:
+    """Raise an OSError within seconds for what Ray would wait minutes for.
+
+    Args:
+        own_host: what Ray takes the names of this machine for.
+    """
     host, _, port = address.rpartition(":")
-    # Ray takes the names of this machine for its outer address, and knows other forms: auto, ray://...
-    if port.isdecimal() and host not in ("localhost", "127.0.0.1") and "/" not in host:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS_TO_CONNECT).close()
+    if not port.isdecimal() or "/" in host:
+        return  # Ray knows other forms: auto, ray://...
+    hosts = (own_host, host) if host in ("localhost", "127.0.0.1") else (host.strip("[]"),)
+    for number, name in enumerate(hosts, start=1):
+        try:
+            _greet(name, int(port))
+            return
+        except OSError:
+            if number == len(hosts):
+                raise
+
+
+def _greet(host: str, port: int) -> None:
+    """Begin to speak HTTP/2, as gRPC does, and hear whether that is answered (RFC 9113, section 3.4)."""
+    with socket.create_connection((host, port), timeout=_SECONDS_TO_CONNECT) as connection:
+        if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+            return
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+        try:
+            answer = connection.recv(9)
+        except TimeoutError:
+            answer = b""
+        settings = 4
+        if len(answer) < 9 or answer[3] != settings:
+            raise OSError(f"what listens on {host}:{port} is not Ray")

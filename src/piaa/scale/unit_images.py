@@ -12,7 +12,7 @@ from piaa.encoders.base import Encoder, ImageFeatures
 from piaa.errors import ImageError
 from piaa.images import ImageSource
 from piaa.images.opening import describe_source, source_name
-from piaa.scale.units import Unit
+from piaa.scale.units import Readable
 from piaa.scale.watching import Watch
 
 
@@ -24,7 +24,7 @@ class UnitImages:
         skipped: (name, reason) of the others.
     """
 
-    def __init__(self, unit: Unit, watch: Watch) -> None:
+    def __init__(self, unit: Readable, watch: Watch) -> None:
         self._unit, self._watch = unit, watch
         self.count = 0
         self.skipped: list[tuple[str, str]] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from piaa.errors import InputError
 from piaa.images import ImageSource
@@ -17,6 +17,13 @@ from piaa.scale.sources import Part, SourceError
 UNIT_SIZE: Final = 512
 """Pictures in a unit. A multiple of all default batch sizes: then a job in units sees the batches of one
 without, and gives the same bits."""
+
+
+class Readable(Protocol):
+    """What it takes to work on a unit, wherever its pictures are read."""
+
+    def images(self, on_broken: Callable[[str, str], None]) -> Iterator[ImageSource]:
+        """Its pictures; on_broken(name, reason) for a part that cannot be read on."""
 
 
 @dataclass(frozen=True)
