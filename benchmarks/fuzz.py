@@ -39,6 +39,9 @@ CASES = {
     "job-manifests": 300,
     "unit-results": 300,
     "tar-sources": 1_000,
+    "parquet-sources": 1_000,
+    "request-forms": 1_000,
+    "request-bodies": 1_000,
 }
 
 

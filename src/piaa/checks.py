@@ -14,6 +14,9 @@ NORM_TOLERANCE = 0.02
 def unit_rows(name: str, value: object, *, ndim: int, width: int | None = None) -> Tensor:
     """`value` as float32, once it is known to hold finite rows of unit length.
 
+    On a GPU only shape and type are looked at: the values would have to be waited for, at every batch.
+    NaN goes on to the scores there.
+
     Args:
         name: what to call the tensor in an error.
         value: floating tensor of `ndim` axes whose last axis has length `width` (any if `None`).
@@ -35,6 +38,8 @@ def unit_rows(name: str, value: object, *, ndim: int, width: int | None = None) 
             "both must come from the same encoder."
         )
     rows = value.detach().float()
+    if rows.device.type != "cpu":
+        return rows
     norms = torch.linalg.vector_norm(rows, dim=-1)
     bad = ~((norms - 1).abs() <= NORM_TOLERANCE)  # NaN fails the comparison, so it is bad too
     if bad.any():

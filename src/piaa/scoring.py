@@ -77,13 +77,14 @@ class Scorer:
             strict=True,
         ):
             if branch is not None:
-                total += weight.to(cls.device) * branch
+                total += weight.to(cls.device, non_blocking=True) * branch
         return total
 
     def scores(self, features: ImageFeatures) -> Tensor:
         """Scores (B, C) float32 in [0, 1]; 0.5 is each class's threshold."""
         evidence = self.evidence(features)
-        return torch.sigmoid(self.slope * (evidence - self.thresholds.to(evidence.device)))
+        thresholds = self.thresholds.to(evidence.device, non_blocking=True)
+        return torch.sigmoid(self.slope * (evidence - thresholds))
 
     def _branches(self, patches: Tensor, cls: Tensor) -> Iterator[Tensor | None]:
         """T, G, g and h, each (B, C), or None where its weight is 0 for every class."""

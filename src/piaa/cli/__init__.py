@@ -26,6 +26,7 @@ from piaa.cli import (
     serve,
     settings_view,
     smoke,
+    tune,
     weights,
 )
 from piaa.cli.group import PiaaGroup
@@ -51,6 +52,7 @@ app.command("encoders", epilog=encoders.EXAMPLES, rich_help_panel=_LOOKING)(enco
 app.add_typer(weights.app, name="weights", no_args_is_help=True, rich_help_panel=_LOOKING)
 app.add_typer(cache.app, name="cache", no_args_is_help=True, rich_help_panel=_LOOKING)
 app.command("doctor", epilog=doctor.EXAMPLES, rich_help_panel=_LOOKING)(doctor.doctor)
+app.command("tune", epilog=tune.EXAMPLES, rich_help_panel=_LOOKING)(tune.tune)
 app.command("config", epilog=settings_view.EXAMPLES, rich_help_panel=_LOOKING)(settings_view.config)
 app.command("demo", epilog=demo.EXAMPLES, rich_help_panel=_PHOTOS)(demo.demo)
 app.command("smoke", epilog=smoke.EXAMPLES, rich_help_panel=_LOOKING)(smoke.smoke)

@@ -153,9 +153,11 @@ class Choice:
     def load_encoder(self) -> Encoder:
         """The encoder alone, with its tiles; not for a saved model, which knows its own."""
         import piaa
+        from piaa.encoders import tuning
         from piaa.encoders.tiled import TiledEncoder
         from piaa.images.tiles import Tiles
 
+        tuning.use_kept_threads()
         encoder = piaa.load_encoder(
             self.encoder,
             weights=self.weights,
@@ -284,8 +286,10 @@ def _chosen_classes(
 
 
 def _load_model(model: str, weights: str | None, device: str | None) -> Recognizer:
+    from piaa.encoders import tuning
     from piaa.recognizer import Recognizer
 
+    tuning.use_kept_threads()
     if weights is None and device is None:
         return Recognizer.load(model)
     from piaa.artifact import load_artifact

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from piaa.encoders import tuning
 from piaa.encoders.architecture import Architecture
 from piaa.encoders.base import EncoderSpec, ImageFeatures, encode_at_once
 from piaa.encoders.eva import eva_vision_tower
@@ -76,6 +77,9 @@ class ClipEncoder:
         self.source = source
         self.logit_scale = logit_scale
         self.device = device
+        found = tuning.kept(spec) if device.type == "cpu" else None
+        default = CPU_BATCH if device.type == "cpu" else GPU_BATCH
+        self.default_batch_size = found.batch_size if found else default
 
     def __repr__(self) -> str:
         return (
@@ -119,14 +123,16 @@ class ClipEncoder:
         cannot be read are left out, see `piaa.images.read_batches`.
         """
         size = batch_size if batch_size is not None else self.default_batch_size
-        batches = read_batches(images, self.spec.preprocessing, batch_size=size, on_error=on_error)
+        batches = read_batches(
+            images,
+            self.spec.preprocessing,
+            batch_size=size,
+            on_error=on_error,
+            pin=self.device.type == "cuda",
+        )
         for batch in batches:
             cls, patches, grid = self._encode(batch.pixels)
             yield ImageFeatures(cls, patches, grid, batch.placements)
-
-    @property
-    def default_batch_size(self) -> int:
-        return CPU_BATCH if self.device.type == "cpu" else GPU_BATCH
 
     def encode_pixels(self, pixels: Tensor) -> ImageFeatures:
         """Features of pixel tensors (B, 3, H, W), floating point and already normalized.

@@ -22,6 +22,7 @@ from piaa.images.preprocessing import Preprocessing, fit_pixels, normalize_pixel
 OnError: TypeAlias = Callable[[int, ImageSource, ImageError], None]
 
 _Pixels: TypeAlias = tuple[torch.Tensor, Placement]
+_Read: TypeAlias = tuple[int, torch.Tensor, Placement]
 _Task: TypeAlias = tuple[int, ImageSource, Future[_Pixels]]
 
 _MOST_WORKERS = 8
@@ -53,6 +54,7 @@ def read_batches(
     workers: int | None = None,
     on_error: OnError | None = None,
     max_pixels: int = MAX_PIXELS,
+    pin: bool = False,
 ) -> Iterator[PixelBatch]:
     """Read pictures in order, in batches of `batch_size` (the last may be smaller).
 
@@ -66,6 +68,7 @@ def read_batches(
             is left out, batches stay full, and on_error(index, source, error) is called from the
             caller's thread in the order of the sources.
         max_pixels: see `open_image`.
+        pin: put pixels into page-locked memory, from which a GPU copies while the CPU goes on.
     """
     if isinstance(sources, str | os.PathLike | Image.Image) or (
         isinstance(sources, np.ndarray) and sources.ndim < 4
@@ -85,31 +88,30 @@ def read_batches(
     def read(source: ImageSource) -> _Pixels:
         return fit_pixels(open_image(source, max_pixels=max_pixels), preprocessing)
 
-    return _read_ahead(sources, read, preprocessing, batch_size, workers, on_error)
+    def collect(ready: list[_Read]) -> PixelBatch:
+        indices, pixels, placements = zip(*ready, strict=True)
+        normalized = normalize_pixels(torch.stack(pixels), placements, preprocessing)
+        return PixelBatch(normalized.pin_memory() if pin else normalized, placements, indices)
+
+    return _read_ahead(sources, read, collect, batch_size, workers, on_error)
 
 
 def _read_ahead(
     sources: Iterable[ImageSource],
     read: Callable[[ImageSource], _Pixels],
-    preprocessing: Preprocessing,
+    collect: Callable[[list[_Read]], PixelBatch],
     batch_size: int,
     workers: int,
     on_error: OnError | None,
 ) -> Iterator[PixelBatch]:
     tasks: deque[_Task] = deque()
-    ready: list[tuple[int, torch.Tensor, Placement]] = []
+    ready: list[_Read] = []
     numbered = enumerate(sources)
     pool = ThreadPoolExecutor(workers, thread_name_prefix="piaa-images")
 
     def submit_ahead() -> None:
         for index, source in islice(numbered, batch_size + workers - len(tasks)):
             tasks.append((index, source, pool.submit(read, source)))
-
-    def collect() -> PixelBatch:
-        indices, pixels, placements = zip(*ready, strict=True)
-        ready.clear()
-        normalized = normalize_pixels(torch.stack(pixels), placements, preprocessing)
-        return PixelBatch(normalized, placements, indices)
 
     try:
         submit_ahead()
@@ -131,9 +133,10 @@ def _read_ahead(
             # Before a batch is handed out, so that its successor is decoded meanwhile.
             submit_ahead()
             if len(ready) == batch_size:
-                yield collect()
+                batch, ready = collect(ready), []
+                yield batch
         if ready:
-            yield collect()
+            yield collect(ready)
     finally:
         pool.shutdown(cancel_futures=True)
 

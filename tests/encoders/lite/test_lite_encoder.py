@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -165,3 +166,14 @@ def test_a_photograph_goes_to_its_words(lite: LiteEncoder) -> None:
     assert cosines.argmax(1).tolist() == [0, 1]
     assert "ML Illustrated" in lite.licence
     assert "Princeton" in lite.licence
+
+
+def test_a_gpu_is_not_waited_for(make_tiny: Callable[..., LiteEncoder]) -> None:
+    """On "meta" tensors, which have no values, whatever looks at one raises; see test_no_waiting.py."""
+    encoder, meta = make_tiny(), torch.device("meta")
+    encoder.__dict__["neutral"] = encoder.neutral.to(meta)
+    layers = [layer.to(meta) for layer in fold_network(tiny_state(), TINY_REPEATS)]
+    encoder._network, encoder.device = partial(run_network, layers), meta
+    features = encoder._encode(torch.empty(2, 3, 64, 96, device=meta))
+    assert features.patches.device == meta
+    assert features.grid == (2, 3)

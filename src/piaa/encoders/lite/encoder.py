@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from piaa.encoders import tuning
 from piaa.encoders.base import EncoderSpec, ImageFeatures, encode_at_once
 from piaa.encoders.inputs import check_pixels, check_texts
 from piaa.encoders.lite.minilm import MiniLm, load_minilm
@@ -58,6 +59,9 @@ class LiteEncoder:
         self.source = source
         self.licence = licence
         self.device = device
+        found = tuning.kept(spec) if device.type == "cpu" else None
+        default = CPU_BATCH if device.type == "cpu" else GPU_BATCH
+        self.default_batch_size = found.batch_size if found else default
 
     def __repr__(self) -> str:
         rows, columns = self.spec.preprocessing.image_size
@@ -76,10 +80,6 @@ class LiteEncoder:
     @property
     def text_scale(self) -> float:
         return TEXT_SCALE
-
-    @property
-    def default_batch_size(self) -> int:
-        return CPU_BATCH if self.device.type == "cpu" else GPU_BATCH
 
     def encode_images(
         self, images: Iterable[ImageSource], *, batch_size: int | None = None
@@ -103,7 +103,13 @@ class LiteEncoder:
         cannot be read are left out, see `piaa.images.read_batches`.
         """
         size = batch_size if batch_size is not None else self.default_batch_size
-        batches = read_batches(images, self.spec.preprocessing, batch_size=size, on_error=on_error)
+        batches = read_batches(
+            images,
+            self.spec.preprocessing,
+            batch_size=size,
+            on_error=on_error,
+            pin=self.device.type == "cuda",
+        )
         for batch in batches:
             yield replace(self._encode(batch.pixels), placements=batch.placements)
 
@@ -162,7 +168,8 @@ class LiteEncoder:
 
     @torch.no_grad()
     def _encode(self, pixels: Tensor) -> ImageFeatures:
-        features = self._network(pixels.to(device=self.device, dtype=torch.float32))
+        on_device = pixels.to(device=self.device, dtype=torch.float32, non_blocking=True)
+        features = self._network(on_device)
         grid = features.shape[2], features.shape[3]
         patches = features.flatten(2).transpose(1, 2).contiguous()
         cls = self._unit(patches.mean(1))
