@@ -23,7 +23,7 @@ from comparison import better_of, compare, table
 
 from machine import cpu_name, describe
 
-BENCHMARKS = ("startup", "encoding", "resize", "pvcl", "curves", "shortlist")
+BENCHMARKS = ("startup", "encoding", "lite", "resize", "pvcl", "curves", "shortlist")
 BASELINE = Path(__file__).with_name("baseline.json")
 
 

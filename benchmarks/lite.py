@@ -2,9 +2,11 @@
 to the bare network, which is the figure that holds on any machine.
 
     python benchmarks/lite.py [--name lite] [--photos FOLDER] [--count 200] [--size 320] [--batch 16]
+                              [--precision int8]
 
 Without --photos, JPEG files of 500 x 375 pixels are made. A stage is timed by itself; end to end,
-pictures are decoded in threads while the network runs, so the whole is less than the sum.
+pictures are decoded in threads while the network runs, so the whole is less than the sum. The encoder is
+idle while it waits for the next batch; "decoding alone" is how fast batches come if nobody encodes.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,9 +23,9 @@ import torch
 from PIL import Image
 
 from piaa.encoders.lite import LITE_ENCODERS, LiteEncoder, load_lite
-from piaa.images import fit_pixels, normalize_pixels, open_image
+from piaa.images import fit_pixels, normalize_pixels, open_image, read_batches
 
-from machine import describe
+from machine import describe, times_as_fast
 
 CLASSES = 80
 
@@ -88,6 +91,45 @@ def measure(
     return stages, seconds(end_to_end, rounds) / len(paths)
 
 
+def idle_share(encoder: LiteEncoder, paths: list[Path], batch: int) -> float:
+    """Share of the time, after the first batch, that the encoder waits for the next one."""
+    batches = read_batches(paths, encoder.spec.preprocessing, batch_size=batch)
+    encoder._encode(next(batches).pixels)
+    waited, start = 0.0, time.perf_counter()
+    while True:
+        asked = time.perf_counter()
+        pixels = next(batches, None)
+        waited += time.perf_counter() - asked
+        if pixels is None:
+            return waited / (time.perf_counter() - start)
+        encoder._encode(pixels.pixels)
+
+
+def decoding_alone(encoder: LiteEncoder, paths: list[Path], batch: int, rounds: int) -> float:
+    """Seconds an image."""
+    preprocessing = encoder.spec.preprocessing
+    drain = lambda: deque(read_batches(paths, preprocessing, batch_size=batch), maxlen=0)  # noqa: E731
+    return seconds(drain, rounds) / len(paths)
+
+
+def ratios() -> dict[str, float]:
+    """Shares of the bare network, and of the time that the encoder works."""
+    found, pixels = {}, torch.zeros(16, 3, 320, 320)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = make_photos(Path(folder), 160)
+        for name in LITE_ENCODERS:
+            encoder = load_lite(name)
+            stages, whole = measure(encoder, paths, 16, 3)
+            found[f"{name}: end to end, share of the bare network"] = stages["network"] / whole
+            idle = min(idle_share(encoder, paths, 16) for _ in range(3))
+            found[f"{name}: share of the time that the encoder works"] = 1 - idle
+            rough = load_lite(name, precision="int8")
+            found[f"{name}: int8 against float32"] = times_as_fast(
+                lambda r=rough: r._network(pixels), lambda e=encoder: e._network(pixels), rounds=5
+            )
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--name", choices=[*LITE_ENCODERS, "both"], default="both")
@@ -95,7 +137,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--size", type=int, default=320)
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--resize", choices=["pillow", "torch"], default="pillow")
+    parser.add_argument("--resize", choices=["pillow", "torch"], default="torch")
+    parser.add_argument("--precision", choices=["float32", "int8"], default="float32")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
 
@@ -106,15 +149,29 @@ def main() -> None:
         else:
             paths = make_photos(Path(folder), options.count)
         for name in LITE_ENCODERS if options.name == "both" else (options.name,):
-            encoder = load_lite(name, image_size=options.size, resize=options.resize)
+            encoder = load_lite(
+                name,
+                image_size=options.size,
+                resize=options.resize,
+                precision=options.precision,
+            )
             stages, whole = measure(encoder, paths, options.batch, options.rounds)
             total = sum(stages.values())
-            print(f"\n{name}, {len(paths)} pictures, {options.size} px, batch {options.batch}")
+            print(
+                f"\n{name}, {len(paths)} pictures, {options.size} px, batch {options.batch}, ",
+                end="",
+            )
+            print(options.precision)
             for stage, each in stages.items():
                 print(f"  {stage:12}{1e3 * each:8.2f} ms/image{100 * each / total:7.1f} %")
             print(f"  end to end  {1e3 * whole:8.2f} ms/image, {1 / whole:.1f} images/s")
             print(f"  bare network {1 / stages['network']:.1f} images/s", end="; ")
             print(f"end to end runs at {stages['network'] / whole:.2f} of it")
+            alone = decoding_alone(encoder, paths, options.batch, options.rounds)
+            idle = min(idle_share(encoder, paths, options.batch) for _ in range(options.rounds))
+            print(
+                f"  decoding alone {1 / alone:.1f} images/s; the encoder is idle {100 * idle:.1f} %"
+            )
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def test_presets_hold_the_published_constants() -> None:
 
 @pytest.mark.parametrize(
     ("n_patches", "n_classes", "size"),
-    [(100, 10, 64), (50_000, 10, 250), (10**7, 10, 512), (25_599, 10, 127)],
+    [(100, 10, 64), (25_000, 10, 500), (10**7, 10, 1024), (25_599, 10, 511)],
 )
 def test_auto_sizes_banks_by_the_data(n_patches: int, n_classes: int, size: int) -> None:
     got = Config.auto().effective_bank_size(n_patches=n_patches, n_classes=n_classes)

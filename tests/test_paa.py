@@ -110,3 +110,27 @@ def test_bad_input() -> None:
         paa.aggregate(patches, 2 * cls, text, classifier, config)
     with pytest.raises(InputError, match="patches must have 3 axes"):
         paa.aggregate(patches[:, 0], cls, text, classifier, config)
+
+
+def test_errors_name_their_argument() -> None:
+    patches, cls, text, classifier = random_case()
+    config = Config.paper()
+    with pytest.raises(InputError, match=r"^text must"):
+        paa.aggregate(patches, cls, 2 * text, classifier, config)
+    with pytest.raises(InputError, match=r"^cls must"):
+        paa.aggregate(patches, 2 * cls, text, classifier, config)
+    with pytest.raises(InputError, match=r"^patches must"):
+        paa.aggregate(2 * patches, cls, text, classifier, config)
+    with pytest.raises(InputError, match="do not fit 6 text prototypes"):
+        paa.aggregate(patches, cls, text, Classifier(classifier.weight, torch.zeros(5)), config)
+    with pytest.raises(InputError, match=r"^text must"):
+        paa.global_log_odds(cls, 2 * text, scale=1.0)
+    with pytest.raises(InputError, match=r"^cls must"):
+        paa.global_log_odds(2 * cls, text, scale=1.0)
+
+
+def test_one_open_number_is_enough() -> None:
+    patches, cls, text, classifier = random_case()
+    config = replace(Config.paper(), score_divisor=None)
+    with pytest.raises(InputError, match="leaves score_divisor to be matched"):
+        paa.aggregate(patches, cls, text, classifier, config)

@@ -15,6 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
+from piaa.claims import claimed
 from piaa.errors import ArtifactError
 from piaa.shipped import list_models, model_path
 from piaa.tensor_writing import tensor_bytes, write_tensors
@@ -39,7 +40,10 @@ class Artifact:
 def save_artifact(
     path: str | os.PathLike[str], artifact: Artifact, *, format: str = FORMAT
 ) -> None:
-    """Write the file as a whole; if that fails, what was there before is untouched."""
+    """Write the file as a whole; if that fails, what was there before is untouched.
+
+    An `InputError` if another process is writing it.
+    """
     header = {
         **artifact.header,
         "format": format,
@@ -50,7 +54,8 @@ def save_artifact(
     # The digest of the header itself goes beside it: a changed threshold or name shows as well.
     metadata = {"piaa": text, "piaa_sha256": hashlib.sha256(text.encode()).hexdigest()}
     try:
-        write_tensors(Path(path), artifact.tensors, metadata)
+        with claimed(Path(path)):
+            write_tensors(Path(path), artifact.tensors, metadata)
     except OSError as error:
         raise ArtifactError(f"{path} cannot be written: {error.strerror or error}.") from error
 

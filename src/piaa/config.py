@@ -73,8 +73,8 @@ class Config:
     True
     """
 
-    bank_size: int = 512
-    bank_fraction: float | None = 0.05
+    bank_size: int = 1024
+    bank_fraction: float | None = 0.2
     bank_floor: int = 64
     text_scale: float | None = None
     bank_means: BankMeans = "plain"
@@ -132,6 +132,7 @@ class Config:
         CLIP's own logit scale, 100; where it writes a bare softmax, 1.
         """
         return cls(
+            bank_size=512,
             bank_fraction=None,
             text_scale=100.0,
             purify="own-bank",
@@ -150,6 +151,7 @@ class Config:
             raise UnknownNameError("reference data set", dataset, _REFERENCE)
         purify_scale, patch_scale, cls_scale = _REFERENCE[dataset]
         return cls(
+            bank_size=512,
             bank_fraction=None,
             text_scale=60.0,
             bank_means="probability",

@@ -135,10 +135,13 @@ class TestOptions:
         run("predict", photos, "-c", classes, "-e", "ViT-B-16", "--frontend", "sclip", "--tiles", 2)
         assert colors[-1] == {
             "name": "ViT-B-16", "weights": None, "frontend": "sclip", "device": None,
+            "precision": "float32",
         }  # fmt: skip
-        run("predict", photos, "-c", classes, "--weights", "x.safetensors", "--device", "cpu")
+        given = ("--weights", "x.safetensors", "--device", "cpu", "--precision", "int8")
+        run("predict", photos, "-c", classes, *given)
         assert colors[-1] == {
             "name": None, "weights": "x.safetensors", "frontend": None, "device": "cpu",
+            "precision": "int8",
         }  # fmt: skip
 
     def test_heatmaps_show_where(self, run: Run, photos: Path, classes: Path) -> None:

@@ -17,6 +17,7 @@ from piaa.evaluation.metrics import (
 )
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10_000), st.integers(2, 60), st.integers(1, 20))
 def test_average_precision_is_scikit_learns(seed: int, n: int, levels: int) -> None:
     rng = np.random.default_rng(seed)
@@ -88,7 +89,7 @@ def test_what_cannot_be_ranked(scores: object, labels: object, message: str) -> 
         average_precisions(scores, labels)  # type: ignore[arg-type]
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.integers(2, 40))
 def test_f1_is_scikit_learns(seed: int, n: int) -> None:
     rng = np.random.default_rng(seed)
@@ -115,3 +116,27 @@ def test_f1_leaves_out_what_does_not_count() -> None:
         f1_scores(tags, labels[:2])
     with pytest.raises(InputError, match="there is no F1"):
         f1_scores(tags, np.zeros((3, 2)))
+
+
+def test_means_are_of_the_classes_that_have_a_positive() -> None:
+    scores = np.array([[0.9, 0.1, 0.3], [0.2, 0.8, 0.4], [0.1, 0.7, 0.2]])
+    labels = np.array([[1, 1, 0], [0, 0, 0], [0, 1, 0]])
+    each = average_precisions(scores, labels)
+    assert each[0] == 1
+    assert each[1] < 0.7
+    assert mean_average_precision(scores, labels) == pytest.approx((each[0] + each[1]) / 2)
+    tags = np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]], dtype=bool)
+    found = f1_scores(tags, labels)
+    assert found.macro == pytest.approx((1 + 2 / 3) / 2)
+    assert found.cf1 == pytest.approx(2 * 1 * 0.75 / 1.75)
+
+
+def test_images_of_no_weight_at_the_top() -> None:
+    scores, labels = np.array([[0.9], [0.8], [0.1]]), np.array([[0], [1], [0]])
+    (ranking,) = rankings(scores, labels)
+    assert ranking.average_precision(np.array([[0.0, 1.0, 1.0]])).tolist() == [1.0]
+
+
+def test_one_label_out_of_range_is_enough() -> None:
+    with pytest.raises(InputError, match="1, 0, or -1"):
+        average_precisions([[0.1, 0.2]], [[1, 2]])

@@ -11,8 +11,9 @@ import torch
 
 from piaa import Config
 from piaa.errors import InputError
-from piaa.pvcl import Bank, learn, merge
+from piaa.pvcl import Bank, gda, learn, match_scale, merge
 from piaa.pvcl import bank as bank_module
+from piaa.pvcl.keys import _entropy_of_two
 from worlds import patch_world
 
 
@@ -91,3 +92,102 @@ def test_a_successor_keeps_what_can_matter_and_no_more() -> None:
     assert len(later.members().label) < len(alone.members().label) // 2
     for name, value in merge(first, later).state().items():
         assert torch.equal(value.nan_to_num(), merge(first, alone).state()[name].nan_to_num()), name
+
+
+@pytest.mark.parametrize("n", [2, 3, 40])
+@pytest.mark.parametrize("covariance", ["population", "sample"])
+@pytest.mark.parametrize("spread", [1.0, 1e-4])
+def test_discriminant_of_weighted_vectors(n: int, covariance: str, spread: float) -> None:
+    """Far from their weighted means, or so near that their spread is close to what float32 resolves."""
+    rng = np.random.RandomState(n)
+    centers = rng.standard_normal((2, 5))
+    label = np.arange(n) % 2 if n > 3 else np.zeros(n, int)
+    vectors = torch.from_numpy(centers[label] + spread * rng.standard_normal((n, 5))).float()
+    weights = torch.from_numpy(rng.uniform(0.01, 1, n)).float()
+    config = replace(Config(), covariance=covariance, shrinkage=0.5)
+    rows, shares = vectors.double().numpy(), weights.double().numpy()
+    groups = [[(rows[i], shares[i]) for i in np.flatnonzero(label == c)] for c in range(2)]
+    text = torch.from_numpy(centers).float()
+    weight, bias = plain_pvcl.gda(groups, text.double().numpy(), config)
+    found = gda.fit(
+        vectors,
+        torch.from_numpy(label),
+        text,
+        weights=weights,
+        covariance=covariance,
+        shrinkage=0.5,
+        log_prior=False,
+    )
+    np.testing.assert_allclose(found.weight, weight, rtol=2e-3, atol=2e-3 * abs(weight).max())
+    np.testing.assert_allclose(found.bias, bias, rtol=2e-3)
+
+
+class TestMatchScale:
+    def test_one_row_is_a_row(self) -> None:
+        logits = torch.tensor([1.0, 0.0, 0.5])
+        assert match_scale(logits) == match_scale(logits[None])
+
+    @pytest.mark.parametrize("size", [1e-5, 1e-2, 1e3, 1e5])
+    def test_logits_of_any_size(self, size: float) -> None:
+        logits = torch.tensor([[1.0, 0.0, 0.25], [0.0, 0.5, 1.0]])
+        assert match_scale(size * logits) * size == pytest.approx(match_scale(logits), rel=1e-4)
+
+    def test_what_all_classes_share_does_not_count(self) -> None:
+        logits = torch.tensor([[1.0, 0.0, 0.25], [0.0, 0.5, 1.0]])
+        assert match_scale(logits + 2.0**16) == pytest.approx(match_scale(logits), rel=1e-5)
+
+    def test_refusals(self) -> None:
+        good = torch.tensor([[1.0, 0.0]])
+        for entropy in (0.0, 1.0, -0.5, torch.nan):
+            with pytest.raises(InputError, match="entropy must lie between 0 and 1"):
+                match_scale(good, entropy=entropy)
+        for logits in (torch.tensor([[1.0, torch.nan]]), torch.tensor([[torch.inf, 0.0]])):
+            with pytest.raises(InputError, match="logits must be finite"):
+                match_scale(logits)
+        with pytest.raises(InputError, match=r"between 9\.53674e-07 and 1\.04858e\+06"):
+            match_scale(torch.zeros(2, 3))
+
+
+def test_entropy_of_two() -> None:
+    p = torch.tensor([0.0, 1e-6, 0.1, 0.5])
+    both = torch.stack([p, 1 - p]).double()
+    expected = torch.special.entr(both).sum(0)
+    torch.testing.assert_close(_entropy_of_two(p).double(), expected, rtol=1e-4, atol=1e-7)
+
+
+def test_the_last_bit_of_a_number_is_no_spread() -> None:
+    text = torch.eye(2, 4)
+    vectors = torch.tensor([[0.5, 0.5, 0.5, 0.5]]).repeat(8, 1)
+    vectors[::2, 0] = torch.nextafter(torch.tensor(0.5), torch.tensor(1.0))
+    label = torch.zeros(8, dtype=torch.int64)
+    found = gda.fit(vectors, label, text, covariance="population", shrinkage=1.0, log_prior=False)
+    torch.testing.assert_close(found.weight, torch.stack([vectors.mean(0), text[1]], dim=1))
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_bank_that_is_looked_at_after_every_image(size: int) -> None:
+    """Each look prunes it, and sets the bar that later vectors must pass."""
+    world = patch_world(3, 60, 9, 16, 4)
+    bank = Bank(world.text, size=size)
+    for image in range(60):
+        bank.update(world.patches[image : image + 1], torch.tensor([image]))
+        members = bank.members()
+    expected = plain_pvcl.banks(world.patches, world.text, list(range(60)), size=size, scale=None)
+    kept = [(image, cell) for rows in expected for _, image, cell, _ in rows]
+    assert list(zip(members.image.tolist(), members.cell.tolist(), strict=True)) == kept
+
+
+def test_which_of_two_near_copies_stays_is_for_their_content_to_say() -> None:
+    """The same ids and cells with vectors that differ in their last bits."""
+    world = patch_world(7, 6, 4, 16, 3)
+    turned = torch.nextafter(world.patches, torch.ones(16))
+    states = []
+    for order in ([world.patches, turned], [turned, world.patches], [turned, world.patches] * 2):
+        bank = Bank(world.text, size=50, text_scale=1e-6)  # every key is the same to float32
+        for patches in order:
+            bank.update(patches, torch.arange(6))
+        states.append(bank.members())
+    for other in states[1:]:
+        assert torch.equal(other.vectors, states[0].vectors)
+        assert torch.equal(other.image, states[0].image)
+    assert len(states[0].label) == 24

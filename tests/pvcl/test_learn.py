@@ -202,7 +202,7 @@ def test_bad_input_to_learn() -> None:
         learn([[1.0]], text, Config.auto())  # type: ignore[list-item]
     with pytest.raises(InputError, match="3 axes"):
         learn([torch.tensor(1.0)], text, Config.auto())
-    with pytest.raises(InputError, match="text_scale=None and a size of 512"):
+    with pytest.raises(InputError, match="text_scale=None and a size of 1024"):
         solve(Bank(text, size=512, text_scale=60.0), Config.auto())
 
 

@@ -94,7 +94,7 @@ def test_a_service_with_a_token_asks_for_it(browser: Browser, guarded: Served) -
         expect(page.get_by_text("That was not it")).to_be_visible()
         page.get_by_label("The token it was started with").fill(TOKEN)
         page.keyboard.press("Enter")
-        expect(page.locator("#model")).to_have_text("2 labels, not learnt, zero-shot, colors")
+        expect(page.locator("#model")).to_have_text("2 labels, zero-shot, colors")
         pick(page, "red.jpg")
         expect(tag(page, "red.jpg", "red")).to_be_visible()
         tag(page, "red.jpg", "red").hover()  # nothing is remembered: it is sent again

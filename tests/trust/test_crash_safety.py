@@ -35,6 +35,7 @@ ELSEWHERE = {
     "scale/fit.py": "Recognizer.save",
     "cli/fit.py": "Recognizer.save",
     "scale/job.py": "the lock, which is empty",
+    "claims.py": "the lock, which is empty",
     "cli/smoke.py": "into a temporary folder",
     "cli/health.py": "into a temporary folder",
 }
@@ -119,6 +120,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
 
 
 def test_two_processes_never_mix(tmp_path: Path) -> None:
+    """Files of a cache, which both may write: each is whole, and the last one stays."""
     target = tmp_path / "file"
     script = (
         "import sys\nfrom pathlib import Path\nfrom piaa.atomic import write_whole\n"

@@ -5,20 +5,24 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from targets import TARGETS
 
 from piaa import Config
 from piaa.artifact import Artifact, load_artifact, save_artifact
 from piaa.encoders.tensor_files import read_tensors
-from piaa.errors import ArtifactError, CheckpointError, InputError, PiaaError
+from piaa.errors import ArtifactError, CheckpointError, ImageError, InputError, PiaaError
 from piaa.fit_report import FitReport
+from piaa.images import StoredImage, cost, open_image
 from piaa.scale.job import _change
 from piaa.scale.sources.base import SourceError
+from piaa.scale.sources.parquet import row_groups
 from piaa.scale.sources.tar import MOST_NAME_BYTES, TarPart
 
 pytestmark = pytest.mark.filterwarnings("ignore::piaa.recognizer.EvidenceWarning")
@@ -161,6 +165,16 @@ class TestTar:
         assert [path.name for path in tmp_path.iterdir()] == ["links.tar"]
 
 
+def test_a_table_of_paths_that_are_no_text(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    column = pa.array([b"a.jpg", b"\xff.jpg"], pa.binary()).view(pa.string())
+    parquet.write_table(pa.table({"path": column}), tmp_path / "table.parquet")
+    (part,) = row_groups(str(tmp_path / "table.parquet"), column=None, allow=())
+    with pytest.raises(SourceError, match="cannot be read on"):
+        list(part.images())
+
+
 def test_weights_that_unpack_to_more_than_they_are(tmp_path: Path) -> None:
     torch.save({"a": torch.zeros(100_000)}, tmp_path / "stored.pt")
     with (
@@ -210,3 +224,65 @@ def test_the_length_of_a_header_is_not_believed(length: int, tmp_path: Path) -> 
     (tmp_path / "weights").write_bytes(length.to_bytes(8, "little") + b'{"a":{}}')
     with pytest.raises(CheckpointError):
         read_tensors(tmp_path / "weights", trust_torchscript=False)
+
+
+def _stored(image: Image.Image, kind: str, **options: object) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def _opened(data: bytes, **options: int) -> Image.Image:
+    return open_image(StoredImage("stranger", lambda: data), **options)
+
+
+class TestCostlyPictures:
+    """What small files can claim: before, 530 bytes took 1.1 s and 1.3 GB, and 190 kB took 15 s."""
+
+    def test_a_progressive_jpeg_that_claims_to_be_huge(self) -> None:
+        data = bytearray(_stored(Image.new("RGB", (16, 16)), "JPEG", progressive=True))
+        frame = data.find(b"\xff\xc2")
+        data[frame + 5 : frame + 9] = (13_000).to_bytes(2, "big") * 2
+        begin = time.process_time()
+        with pytest.raises(ImageError, match=r"169,000,000 pixels, which cost as much"):
+            _opened(bytes(data))
+        assert time.process_time() - begin < 0.1
+
+    def test_scans_without_end(self) -> None:
+        data = _stored(Image.new("RGB", (1000, 1000)), "JPEG", progressive=True)
+        assert _opened(data).size == (1000, 1000)
+        last = data[data.rfind(b"\xff\xda") : -2]
+        with pytest.raises(ImageError, match="1,000,000 pixels, which cost as much"):
+            _opened(data[:-2] + last * 2000 + data[-2:])
+
+    def test_they_are_counted_wherever_a_part_ends(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        picture = Image.radial_gradient("L").convert("RGB")
+        data = _stored(picture, "JPEG", progressive=True)
+        for part in (1, 7, 2**20):
+            monkeypatch.setattr(cost, "_PART", part)
+            opened = Image.open(io.BytesIO(data))
+            assert cost.pixel_weight(opened) == 1 + data.count(b"\xff\xda") / 8  # type: ignore[arg-type]
+            opened.load()  # the place in the file is the old one
+
+    @pytest.mark.parametrize(
+        ("mode", "kind", "options", "weight"),
+        [
+            ("RGB", "JPEG", {}, 1),
+            ("RGB", "PNG", {}, 1),
+            ("RGB", "WEBP", {}, 3),
+            ("RGB", "AVIF", {}, 2),
+            ("RGB", "JPEG2000", {}, 6),
+            ("CMYK", "JPEG", {}, 3),
+            ("RGBA", "PNG", {}, 3),
+            ("RGBA", "WEBP", {"lossless": True}, 5),
+            ("P", "PNG", {"transparency": 3}, 3),
+            ("F", "TIFF", {}, 4),
+        ],
+    )
+    def test_what_a_pixel_counts_for(
+        self, mode: str, kind: str, options: dict[str, object], weight: int
+    ) -> None:
+        data = _stored(Image.new(mode, (20, 30)), kind, **options)
+        assert _opened(data, max_pixels=600 * weight).size == (20, 30)
+        with pytest.raises(ImageError, match=f"more than the limit of {600 * weight - 1:,}"):
+            _opened(data, max_pixels=600 * weight - 1)

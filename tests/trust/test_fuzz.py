@@ -13,7 +13,7 @@ from fuzzing import Watch, fuzz
 from mutations import mutate, mutate_tree
 from targets import TARGETS
 
-CASES = dict.fromkeys(TARGETS, 30) | {"images": 300, "artifacts": 100, "checkpoint-files": 100}
+CASES = dict.fromkeys(TARGETS, 25) | {"images": 250, "artifacts": 80, "checkpoint-files": 80}
 
 linux = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="limits memory by what /proc tells"

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+from email.message import Message
 from fnmatch import fnmatch
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
 import piaa
+from piaa.cli import app
+from piaa.cli.licences import UNKNOWN, licence_of
 from piaa.encoders.lite.sources import LITE_ENCODERS, MINILM
 from piaa.encoders.registry import ENCODERS
 
@@ -44,3 +51,43 @@ def test_every_encoder_has_one() -> None:
         assert lite.source.attribution in weights
         assert lite.source.licence in weights
     assert MINILM.attribution in weights
+
+
+def test_the_command_shows_every_licence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    run = CliRunner().invoke(app, ["encoders", "--licences"])
+    assert run.exit_code == 0
+    for entry in ENCODERS.values():
+        line = next(line for line in run.output.splitlines() if line.startswith(f"{entry.name} "))
+        assert line.rstrip().endswith(entry.licence)
+    shown = " ".join(run.output.split())
+    for source in (MINILM, *(lite.source for lite in LITE_ENCODERS.values())):
+        assert source.attribution in shown
+        assert source.licence in shown
+
+
+def test_the_licences_of_all_packages_are_known() -> None:
+    found = json.loads(CliRunner().invoke(app, ["encoders", "--licences", "--json"]).output)
+    packages = {entry["name"]: entry for entry in found["dependencies"]}
+    assert packages["torch"]["needed_by"] == "piaa"
+    assert packages["MarkupSafe"]["needed_by"] == "Jinja2"  # needed by what piaa needs
+    assert [name for name, one in packages.items() if one["licence"] == UNKNOWN] == []
+    assert found["embedded_text"]["licence"] == MINILM.licence
+    assert "dependencies" not in json.loads(CliRunner().invoke(app, ["encoders", "--json"]).output)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"License-Expression": "MIT", "License": "see file"}, "MIT"),
+        ({"License": "BSD"}, "BSD"),
+        ({"License": "Some License\n\nThe whole text ..."}, "Some License"),
+        ({"License": "x" * 61, "Classifier": "License :: OSI Approved :: ISC"}, "ISC"),
+        ({}, UNKNOWN),
+    ],
+)
+def test_where_a_licence_is_told(fields: dict[str, str], told: str) -> None:
+    metadata = Message()
+    for name, value in fields.items():
+        metadata[name] = value
+    assert licence_of(metadata) == told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fake_encoder import features_of, recognizer_of
-from piaa import Config
+from piaa import Config, paa
 from piaa.config import Covariance
 from piaa.mixtures import fit_mixture
 from piaa.pvcl import gda
@@ -125,6 +126,56 @@ class TestWeights:
             torch.testing.assert_close(value[order], vars(other)[name], rtol=1e-3, atol=1e-4)
 
 
+class TestFusion:
+    """Weights are shares: more evidence never lowers a score, and the sum lies between its branches."""
+
+    @few
+    @given(st.data())
+    def test_monotone_and_between_its_branches(self, data: st.DataObject) -> None:
+        n, n_classes = data.draw(st.integers(4, 20)), data.draw(st.integers(2, 5))
+        rng = np.random.RandomState(data.draw(st.integers(0, 1000)))
+        branches = [
+            torch.from_numpy(rng.standard_normal((n, n_classes)) * 10.0**power).float()
+            for power in rng.randint(-8, 8, 4)
+        ]
+        confidence = torch.from_numpy(rng.rand(n_classes)).float()
+        weights = with_whole(weigh(*branches[:3], confidence), branches[0], branches[3])
+        fused = weights.fuse(*branches)
+        stacked = torch.stack(branches)
+        slack = 1e-5 * stacked.abs().amax(0)
+        assert (fused <= stacked.amax(0) + slack).all()
+        assert (fused >= stacked.amin(0) - slack).all()
+        more = [*branches]
+        which = data.draw(st.integers(0, 3))
+        more[which] = more[which] + torch.from_numpy(rng.rand(n, n_classes)).float()
+        assert (weights.fuse(*more) >= fused).all()
+
+    @few
+    @given(st.lists(st.floats(-(2.0**127), 0, width=32), min_size=2, max_size=50))
+    def test_log_odds_of_any_log_probability(self, values: list[float]) -> None:
+        logs = torch.tensor(sorted(values), dtype=torch.float32)
+        found = paa.log_odds(logs)
+        assert finite(found)
+        assert (found.diff() >= 0).all()
+
+    @few
+    @given(st.integers(0, 1000), st.floats(1e-6, 1e6), st.floats(0, 1))
+    def test_the_published_form(self, seed: int, scale: float, alpha: float) -> None:
+        rng = np.random.RandomState(seed)
+        patches, cls, text = (
+            normalize(torch.from_numpy(rng.standard_normal(shape)).float(), dim=-1)
+            for shape in ((3, 5, 8), (3, 8), (4, 8))
+        )
+        weight = torch.from_numpy(rng.standard_normal((8, 4)) * scale).float()
+        config = replace(Config.paper(), alpha=alpha)
+        classifier = gda.Classifier(weight, torch.zeros(4))
+        found = paa.aggregate(patches, cls, text, classifier, config)
+        for scores in (found.patch, found.cls, found.fused):
+            assert ((scores >= 0) & (scores <= 1)).all()  # NaN is neither
+        low, high = torch.minimum(found.patch, found.cls), torch.maximum(found.patch, found.cls)
+        assert ((found.fused >= low - 1e-6) & (found.fused <= high + 1e-6)).all()
+
+
 def _check(weights: BranchWeights) -> None:
     for value in vars(weights).values():
         assert ((value >= -1e-6) & (value <= 1 + 1e-6)).all(), weights
@@ -196,6 +247,28 @@ class TestDiscriminant:
         plain, turned = self.fit(vectors, label, text), self.fit(vectors @ turn, label, text @ turn)
         one, other = plain.scores(vectors), turned.scores(vectors @ turn)
         torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-3)
+
+    @few
+    @given(st.integers(0, 1000), st.sampled_from([0.0, 1.0]))
+    def test_affine_maps_change_no_odds(self, seed: int, shrinkage: float) -> None:
+        """Scores of a vector all shift alike, which no softmax feels: under turning, stretching evenly and
+        shifting; and without shrinkage, which measures length, under every invertible affine map."""
+        vectors, label, text = self.case(seed, 60)
+        rng = np.random.RandomState(seed)
+        turn, other = (np.linalg.qr(rng.standard_normal((6, 6)))[0] for _ in range(2))
+        stretch = 2.5 * np.eye(6) if shrinkage else np.diag(rng.uniform(0.5, 2, 6))
+        matrix = torch.from_numpy(turn @ stretch @ other).float()
+        shift = torch.from_numpy(rng.standard_normal(6)).float()
+
+        def odds(rows: Tensor, words: Tensor) -> Tensor:
+            found = gda.fit(
+                rows, label, words, covariance="population", shrinkage=shrinkage, log_prior=False
+            ).scores(rows)
+            return found - found.mean(dim=1, keepdim=True)
+
+        plain = odds(vectors, text)
+        mapped = odds(vectors @ matrix + shift, text @ matrix + shift)
+        torch.testing.assert_close(mapped, plain, rtol=1e-3, atol=1e-3)
 
     @few
     @given(st.integers(0, 1000), st.integers(1, 5), st.sampled_from(["population", "sample"]))

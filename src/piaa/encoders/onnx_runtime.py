@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -21,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 import piaa
+from piaa.atomic import whole_file
 from piaa.encoders.base import EncoderSpec
 from piaa.encoders.frontends.base import Frontend
 from piaa.encoders.package_index import cache_folder
@@ -78,15 +77,9 @@ def onnx_tower(tower: VisionTower, frontend: Frontend, spec: EncoderSpec) -> Onn
     recorded = _Recorded(tower, frontend)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        os.close(descriptor)
-        part = Path(name)
-        try:
+        with whole_file(path) as part:
             export(recorded, part)
             _check(recorded, _open(tower, part), spec.precision)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
     return _open(tower, path)
 
 

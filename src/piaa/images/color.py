@@ -9,6 +9,8 @@ from PIL import Image
 # Numbers Pillow's own conversion would clip to 0..255, turning nearly all of them white.
 _HIGH_DEPTH_MODES = ("I;16", "I;16L", "I;16B", "I;16N", "I", "F")
 
+_SAMPLES_AT_ONCE = 2**16
+
 
 def to_rgb(image: Image.Image) -> Image.Image:
     """Convert a decoded picture of any mode to mode RGB; RGB without a key color comes back as is.
@@ -35,7 +37,7 @@ def _to_8_bit(image: Image.Image) -> npt.NDArray[np.uint8]:
     """
     samples = np.asarray(image)
     if image.mode.startswith("I;16"):
-        grey = _scale(samples, 0.0, 65535.0)
+        grey: npt.NDArray[np.uint8] = _scale(np.arange(65536), 0.0, 65535.0)[samples]
         key = image.info.get("transparency")
         if isinstance(key, int):  # a PNG's key color: those samples are transparent
             grey[samples == key] = 255
@@ -51,6 +53,10 @@ def _to_8_bit(image: Image.Image) -> npt.NDArray[np.uint8]:
 
 
 def _scale(samples: npt.NDArray[np.generic], low: float, high: float) -> npt.NDArray[np.uint8]:
-    # float64: the span of int32 or float32 samples can exceed the range of their own type.
-    unit = (samples.astype(np.float64) - low) / (high - low)
-    return np.rint(unit * 255).astype(np.uint8)
+    scaled = np.empty(samples.shape, np.uint8)
+    step = max(1, _SAMPLES_AT_ONCE // samples[:1].size)
+    for start in range(0, len(samples), step):
+        # float64: the span of int32 or float32 samples can exceed the range of their own type.
+        unit = (samples[start : start + step].astype(np.float64) - low) / (high - low)
+        scaled[start : start + step] = np.rint(unit * 255)
+    return scaled

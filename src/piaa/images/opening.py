@@ -19,6 +19,7 @@ from PIL import ExifTags, Image
 
 from piaa.errors import ImageError, InputError
 from piaa.images.color import to_rgb
+from piaa.images.cost import pixel_weight
 from piaa.images.formats import UnrecognizedFormatError, identify
 
 
@@ -38,8 +39,8 @@ ImageSource: TypeAlias = str | os.PathLike[str] | StoredImage | Image.Image | np
 """A path, a `StoredImage`, a Pillow image, or a uint8 array (rows, columns[, 3 or 4]) of grey, RGB
 or RGBA."""
 
-MAX_PIXELS: Final = 178_956_970
-"""Default limit on rows x columns, the size from which Pillow too refuses to open a picture."""
+MAX_PIXELS: Final = 110_000_000
+"""Default limit on rows x columns, weighed by what a pixel of the format costs to decode."""
 
 _UPRIGHT: Final = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -66,7 +67,8 @@ def open_image(source: ImageSource, *, max_pixels: int = MAX_PIXELS) -> Image.Im
         source: a path, a `StoredImage`, a Pillow image of any mode, or a uint8 array (rows,
             columns), (rows, columns, 3) or (rows, columns, 4).
         max_pixels: refuse more than this many pixels before any is decoded, so that a small file
-            which claims to be huge cannot use up the memory.
+            which claims to be huge cannot use up time and memory. Pixels of a file that cost more
+            than a plain JPEG's count for more (WebP 3, JPEG 2000 6; see `piaa.images.cost`).
 
     Raises:
         ImageError: the picture cannot be read; the message names it and says why.
@@ -205,7 +207,7 @@ def _decode(file: BinaryIO, name: str, max_pixels: int) -> Image.Image:
         raise image_error(name, str(error), error.advice) from error
     except Exception as error:
         _fail_decoding(name, error)
-    _check_size(image, name, max_pixels)
+    _check_size(image, name, max_pixels, weight=pixel_weight(image))
     try:
         with _pillow_limit_lifted(image.width * image.height):
             image.load()
@@ -214,14 +216,15 @@ def _decode(file: BinaryIO, name: str, max_pixels: int) -> Image.Image:
     return image
 
 
-def _check_size(image: Image.Image, name: str, max_pixels: int) -> None:
+def _check_size(image: Image.Image, name: str, max_pixels: int, *, weight: float = 1.0) -> None:
     pixels = image.width * image.height
     if pixels == 0:
         raise image_error(name, "it has no pixels", "Leave it out.")
-    if pixels > max_pixels:
+    if pixels * weight > max_pixels:
+        cost = f", which cost as much to decode as {pixels * weight:,.0f} of a plain JPEG"
         raise image_error(
             name,
-            f"{image.width} x {image.height} is {pixels:,} pixels, "
+            f"{image.width} x {image.height} is {pixels:,} pixels{cost if weight > 1 else ''}, "
             f"more than the limit of {max_pixels:,}",
             "Scale the picture down, or raise max_pixels if you trust where it comes from.",
         )

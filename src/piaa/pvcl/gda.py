@@ -96,7 +96,9 @@ def _means(vectors: Tensor | Rows, label: Tensor, text: Tensor, weights: Tensor 
         classes, place = torch.unique_consecutive(label[part], return_inverse=True)
         member = place == torch.arange(len(classes), device=place.device)[:, None]
         weighted = member * weight[part]
-        sums[classes] += weighted @ vectors[part]
+        # In float64: a mean that is off by the rounding of thousands of sums leaves a spread where
+        # all vectors are equal, and its inverse would be taken for a precision.
+        sums[classes] += weighted.double() @ vectors[part].double()
         totals[classes] += weighted.sum(dim=1, dtype=torch.float64)
     return torch.where(totals[:, None] > 0, sums / totals[:, None], text.double())
 

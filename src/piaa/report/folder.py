@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from piaa.claims import claimed
 from piaa.errors import InputError
 
 MARKER = "piaa-report.json"
@@ -52,17 +53,19 @@ def check_target(out: Path, *, force: bool) -> None:
 def report_folder(out: Path, *, force: bool) -> Iterator[Path]:
     """A folder to write a report into; it becomes `out` if the block ends without an error.
 
-    Until then it has another name beside `out`, and is removed if anything goes wrong.
+    Until then it has another name beside `out`, and is removed if anything goes wrong. An InputError
+    if another process is at it.
     """
     check_target(out, force=force)
     work = out.with_name(f".{out.name}.{secrets.token_hex(4)}.part")
     try:
         work.mkdir(parents=True)
-        yield work
-        content = {"format": FORMAT, "version": 1}
-        (work / MARKER).write_text(json.dumps(content) + "\n", encoding="utf-8")
-        check_target(out, force=force)  # again: writing took a while
-        _put_in_place(work, out)
+        with claimed(out):
+            yield work
+            content = {"format": FORMAT, "version": 1}
+            (work / MARKER).write_text(json.dumps(content) + "\n", encoding="utf-8")
+            check_target(out, force=force)  # again: writing took a while
+            _put_in_place(work, out)
     except OSError as error:
         raise InputError(
             f"The report {str(out)!r} cannot be written ({error.strerror or error}). Give a folder "

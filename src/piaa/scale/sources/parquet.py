@@ -86,7 +86,7 @@ class RowGroup:
                     for value in batch.column(0).to_pylist():
                         yield self._image(value, row)
                         row += 1
-        except (OSError, ArrowException, *store_errors()) as error:
+        except (OSError, UnicodeError, ArrowException, *store_errors()) as error:
             raise SourceError(
                 f"The table {self.place!r} cannot be read on at row {row} ({error})."
             ) from error
@@ -125,7 +125,7 @@ def row_groups(place: str, *, column: str | None, allow: Collection[str]) -> lis
             counts = [
                 table.metadata.row_group(i).num_rows for i in range(table.metadata.num_row_groups)
             ]
-    except (OSError, ArrowException, *store_errors()) as error:
+    except (OSError, UnicodeError, ArrowException, *store_errors()) as error:
         raise InputError(f"{place!r} is no Parquet table that can be read ({error}).") from error
     starts = [sum(counts[:i]) for i in range(len(counts))]
     return [

@@ -250,7 +250,7 @@ fold();
 try {
   page.model = await ask("/v1/model");
   const { classes, encoder, fitted, images } = page.model;
-  const source = fitted ? `learnt from ${images.toLocaleString("en")} photographs` : "not learnt, zero-shot";
+  const source = fitted ? `learnt from ${images.toLocaleString("en")} photographs` : "zero-shot";
   get("model").textContent = `${classes.length.toLocaleString("en")} labels, ${source}, ${encoder.name}`;
   const names = classes.slice(0, MOST_NAMES).map((each) => each.name).join(", ");
   const rest = classes.length - MOST_NAMES;
