@@ -24,6 +24,8 @@ from piaa.weighting import BranchWeights
 if TYPE_CHECKING:
     from piaa.recognizer import Recognizer
 
+# Ids of images are hashes of 64 bits; the rest of a place is small.
+_BANK = {"bank.label": torch.int32, "bank.image": torch.int64, "bank.cell": torch.int32}
 _BROKEN = (InputError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
 # No fit comes near it, and the product of two such numbers is still a float32.
 _LARGEST = 1e18
@@ -40,7 +42,8 @@ def as_artifact(recognizer: Recognizer) -> Artifact:
     tensors |= {f"weights.{name}": value for name, value in vars(scorer.weights).items()}
     if scorer.classifier is not None and recognizer._retained is not None:
         tensors |= {f"classifier.{name}": value for name, value in vars(scorer.classifier).items()}
-        tensors |= {f"bank.{name}": value for name, value in vars(recognizer._retained).items()}
+        places = vars(recognizer._retained)
+        tensors |= {name: places[name.removeprefix("bank.")].to(d) for name, d in _BANK.items()}
     if scorer.whole is not None:
         tensors |= {f"whole.{name}": value for name, value in vars(scorer.whole).items()}
     header: dict[str, Any] = {
@@ -107,7 +110,8 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
     classifier = None
     if report is not None:
         classifier = _classifier(tensors, "classifier", encoder.device)
-        recognizer._report, recognizer._retained = report, Retained(**_group(tensors, "bank"))
+        places = {name: place.long() for name, place in _group(tensors, "bank").items()}
+        recognizer._report, recognizer._retained = report, Retained(**places)
     recognizer._scorer = Scorer(
         text=recognizer.text,
         config=recognizer.config,
@@ -147,14 +151,14 @@ def _check_tensors(tensors: Mapping[str, Tensor], c: int, d: int, *, fitted: boo
     if fitted:
         n_members = tensors["bank.label"].numel()
         expected |= {"classifier.weight": (d, c), "classifier.bias": (c,)}
-        expected |= {f"bank.{name}": (n_members,) for name in ("label", "image", "cell")}
+        expected |= dict.fromkeys(_BANK, (n_members,))
         if any(name.startswith("whole.") for name in tensors):
             expected |= {"whole.weight": (d, c), "whole.bias": (c,)}
     if names := sorted(expected.keys() ^ tensors.keys()):
         raise InputError(f"tensors are missing or too many: {', '.join(names)}")
     for name, shape in expected.items():
         tensor = tensors[name]
-        dtype = torch.int64 if name.startswith("bank.") else torch.float32
+        dtype = _BANK.get(name, torch.float32)
         if tensor.shape != shape or tensor.dtype != dtype:
             raise InputError(
                 f"{name} is {tensor.dtype} {tuple(tensor.shape)} in place of {dtype} {shape}"

@@ -21,6 +21,7 @@ _DTYPES: Final = {
     torch.float64: "F64",
     torch.int64: "I64",
     torch.float32: "F32",
+    torch.int32: "I32",
     torch.float16: "F16",
     torch.int8: "I8",
     torch.uint8: "U8",

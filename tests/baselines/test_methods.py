@@ -86,10 +86,11 @@ def test_features_and_pictures_give_the_same(name: str) -> None:
     assert scores.dtype == torch.float32
     assert scores.isfinite().all()
     features = encoder.encode_images(images)
-    torch.testing.assert_close(method.scores(features), scores)
-    torch.testing.assert_close(method.scores([features[:5], features[5:]]), scores)
+    close = {"rtol": 1e-5, "atol": 1e-5}  # products round differently in other batches
+    torch.testing.assert_close(method.scores(features), scores, **close)
+    torch.testing.assert_close(method.scores([features[:5], features[5:]]), scores, **close)
     if not method.transductive:
-        torch.testing.assert_close(method.scores(features[3:4]), scores[3:4])
+        torch.testing.assert_close(method.scores(features[3:4]), scores[3:4], **close)
 
 
 @pytest.mark.parametrize("name", FOR_ANY_ENCODER)

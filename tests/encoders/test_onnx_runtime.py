@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -71,7 +72,7 @@ def test_a_graph_that_differs_is_not_kept(
     exported = encoder._tower
     wrong = lambda pixels: (exported(pixels)[0] + 1, *exported(pixels)[1:])  # noqa: E731
     monkeypatch.setenv("PIAA_CACHE", str(tmp_path))
-    monkeypatch.setattr(onnx_runtime, "export", lambda *_: None)
+    monkeypatch.setattr(onnx_runtime, "export", lambda _: SimpleNamespace(save=Path.touch))
     monkeypatch.setattr(onnx_runtime, "_open", lambda *_: wrong)
     with pytest.raises(CheckpointError, match="differs from torch by"):
         onnx_runtime.onnx_tower(encoder._model.vision, encoder.frontend, encoder.spec)

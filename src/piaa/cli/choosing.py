@@ -229,10 +229,7 @@ def choose(
             "--model FILE (made by piaa fit) or --classes FILE" if takes_model else "--classes FILE"
         )
         raise InputError(f"Give {either}.")
-    if "encoder" in flags and "weights" not in flags:
-        weights = None
-    elif "weights" in flags and "encoder" not in flags:
-        encoder = None
+    encoder, weights = encoder_or_weights(context, encoder, weights)
     if encoder is None and weights is None:
         encoder = DEFAULT_ENCODER
     return _chosen_classes(classes, encoder, weights, frontend, device, tiles, precision)
@@ -242,6 +239,18 @@ def is_flag(context: Any, name: str) -> bool:
     """Whether a parameter was given as a flag, not by the environment or piaa.toml."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
+
+
+def encoder_or_weights(
+    context: Any, encoder: str | None, weights: str | None
+) -> tuple[str | None, str | None]:
+    """Both, unless one is a flag: then what the settings say of the other gives way."""
+    flags = is_flag(context, "encoder"), is_flag(context, "weights")
+    if flags == (True, False):
+        return encoder, None
+    if flags == (False, True):
+        return None, weights
+    return encoder, weights
 
 
 def _flags(names: set[str]) -> str:

@@ -15,6 +15,7 @@ from piaa.cli.choosing import (
     FrontendOption,
     PrecisionOption,
     WeightsOption,
+    encoder_or_weights,
 )
 from piaa.cli.encoders import JsonOption
 from piaa.cli.group import examples
@@ -22,10 +23,11 @@ from piaa.cli.group import examples
 if TYPE_CHECKING:
     from torch import Tensor
 
-EXAMPLES = examples("piaa tune", "piaa tune --encoder lite-fast --precision int8 --json")
+EXAMPLES = examples("piaa tune", "piaa tune --precision int8 --json")
 
 
 def tune(
+    context: typer.Context,
     encoder: EncoderOption = None,
     weights: WeightsOption = None,
     frontend: FrontendOption = None,
@@ -44,6 +46,7 @@ def tune(
     import piaa
     from piaa.encoders import tuning
 
+    encoder, weights = encoder_or_weights(context, encoder, weights)
     if encoder is None and weights is None:
         encoder = DEFAULT_ENCODER
     load = partial(

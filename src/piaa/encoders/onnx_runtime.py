@@ -78,13 +78,13 @@ def onnx_tower(tower: VisionTower, frontend: Frontend, spec: EncoderSpec) -> Onn
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as part:
-            export(recorded, part)
+            export(recorded).save(part)
             _check(recorded, _open(tower, part), spec.precision)
     return _open(tower, path)
 
 
-def export(recorded: _Recorded, path: Path) -> None:
-    """Write the graph of a tower, batch and grid left open."""
+def export(recorded: _Recorded) -> torch.onnx.ONNXProgram:
+    """The graph of a tower, batch and grid left open."""
     if find_spec("onnxscript") is None:
         raise InputError("runtime='onnx' needs the exporter's packages: pip install 'piaa[onnx]'.")
     tower = recorded.tower
@@ -104,7 +104,7 @@ def export(recorded: _Recorded, path: Path) -> None:
         )
     if program is None:
         raise CheckpointError("torch gave no graph to save.")
-    program.save(path)
+    return program
 
 
 def _open(tower: VisionTower, path: Path) -> OnnxTower:
