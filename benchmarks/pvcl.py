@@ -16,6 +16,7 @@ import argparse
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from statistics import fmean
 
@@ -76,7 +77,8 @@ def learning(n_batches: int, rounds: int, text: Tensor) -> tuple[Times, dict[str
 
     The sides take turns at every batch, and each batch counts with its best of all rounds.
     """
-    configs = {"reference": Config.reference("coco"), "auto": Config.auto()}
+    auto = replace(Config.auto(), bank_size=512)  # as the others have it
+    configs = {"reference": Config.reference("coco"), "auto": auto}
     spent = {name: [math.inf] * n_batches for name in ("published", *configs)}
     for _ in range(rounds):
         banks = {name: pvcl.new_bank(text, config) for name, config in configs.items()}
