@@ -19,7 +19,7 @@ from piaa.encoders.clip import ClipEncoder
 from piaa.encoders.frontends.base import LastBlock, Trunk
 from piaa.encoders.vit import VisionTower
 
-from machine import describe, matmul_peak, side_by_side, times_as_fast
+from machine import describe, matmul_peak, side_by_side
 
 # Multiply-adds of ViT-B/16 at 224 px with SC-CLIP: shared trunk, class query, patch tail.
 GMAC = {"trunk": 16.11, "sc-clip": 17.65}
@@ -44,16 +44,6 @@ def two_passes(encoder: ClipEncoder, pixels: Tensor) -> tuple[Tensor, Tensor]:
     cls = tower.finish(x[:, 0])
     trunk, last = run_trunk(tower, pixels, encoder.frontend.tapped_states)
     return cls, tower.finish(encoder.frontend.patch_tokens(trunk, last))
-
-
-def ratios() -> dict[str, float]:
-    encoder, pixels = random_encoder(), torch.randn(8, 3, 224, 224)
-    tower, frontend = encoder._model.vision, encoder.frontend
-    with torch.no_grad():
-        gain = times_as_fast(
-            lambda: tower(pixels, frontend), lambda: two_passes(encoder, pixels), rounds=5
-        )
-    return {"encode: one pass, float32, against two passes": gain}
 
 
 def main() -> None:

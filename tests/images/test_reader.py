@@ -291,3 +291,17 @@ class TestErrors:
     def test_one_picture_is_no_list(self, sources: Any) -> None:
         with pytest.raises(InputError, match="sources must be"):
             read_batches(sources, SETTINGS, batch_size=1)
+
+
+def test_pinned_where_a_gpu_copies_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no GPU to pin for here: the call is what is looked at."""
+    pinned: list[tuple[int, ...]] = []
+    monkeypatch.setattr(
+        torch.Tensor, "pin_memory", lambda self: pinned.append(tuple(self.shape)) or self
+    )
+    pictures = [np.zeros((20, 30, 3), np.uint8)] * 3
+    view = Preprocessing((8, 8), mean=(0.5,) * 3, std=(0.5,) * 3, fit="squash")
+    assert len(list(read_batches(pictures, view, batch_size=2))) == 2
+    assert not pinned
+    assert len(list(read_batches(pictures, view, batch_size=2, pin=True))) == 2
+    assert pinned == [(2, 3, 8, 8), (1, 3, 8, 8)]

@@ -14,7 +14,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from piaa.encoders.base import Encoder, EncoderSpec, ImageFeatures, encode_at_once
+from piaa.encoders.base import Encoder, EncoderSpec, ImageFeatures
+from piaa.encoders.wrapping import WrappedEncoder
 from piaa.errors import ImageError, InputError
 from piaa.images import ImageSource, OnError, Placement, Tiles, open_image, preprocess
 from piaa.images.opening import describe_source
@@ -31,7 +32,7 @@ class _Windows(NamedTuple):
     placements: tuple[Placement, ...]
 
 
-class TiledEncoder:
+class TiledEncoder(WrappedEncoder):
     """An encoder whose bag of patches holds the whole picture and windows of it, magnified.
 
     Costs `passes_per_image` = tiles.rows * tiles.columns + 1 passes of the encoder a picture, and
@@ -49,7 +50,7 @@ class TiledEncoder:
             raise InputError(
                 f"The encoder has tiles already: {encoder.spec.tiles}. Wrap the one inside it."
             )
-        self.encoder = encoder
+        super().__init__(encoder)
         self.tiles = Tiles() if tiles is None else tiles
         self._whole = encoder.spec.preprocessing
         self._window = replace(self._whole, fit="squash")
@@ -61,22 +62,6 @@ class TiledEncoder:
     def spec(self) -> EncoderSpec:
         """That of the encoder inside, with the tiles."""
         return replace(self.encoder.spec, tiles=self.tiles.to_dict())
-
-    @property
-    def device(self) -> torch.device:
-        return self.encoder.device
-
-    @property
-    def source(self) -> str:
-        return self.encoder.source
-
-    @property
-    def prompt_template(self) -> str:
-        return self.encoder.prompt_template
-
-    @property
-    def text_scale(self) -> float:
-        return self.encoder.text_scale
 
     @property
     def dim(self) -> int:
@@ -93,15 +78,6 @@ class TiledEncoder:
         """Pictures whose windows together make up an ordinary batch; at least 1."""
         windows = CPU_WINDOWS if self.device.type == "cpu" else GPU_WINDOWS
         return max(1, windows // self.passes_per_image)
-
-    def encode_images(
-        self, images: Iterable[ImageSource], *, batch_size: int | None = None
-    ) -> ImageFeatures:
-        """Features of pictures: paths, PIL images or uint8 arrays (H, W, 3), in order.
-
-        The first picture that cannot be read raises an `ImageError` that names it.
-        """
-        return encode_at_once(self, images, batch_size)
 
     def stream_images(
         self,
@@ -135,10 +111,6 @@ class TiledEncoder:
             f"Tiles need pictures, and pixels {tuple(pixels.shape)} are scaled to the canvas "
             "already. Use encode_images, or encode_pixels of the encoder inside (.encoder)."
         )
-
-    def encode_text(self, texts: Sequence[str]) -> Tensor:
-        """Unit vectors (N, D) float32 of texts, as the encoder inside gives them."""
-        return self.encoder.encode_text(texts)
 
     def _encode(self, batch: Sequence[_Windows]) -> ImageFeatures:
         n_images, n_windows = len(batch), self.passes_per_image

@@ -10,11 +10,11 @@ from itertools import islice
 from typing import Final, NoReturn, TypeAlias
 
 import numpy as np
-import torch
 from PIL import Image
 from torch import Tensor
 
-from piaa.encoders.base import Encoder, EncoderSpec, ImageFeatures, encode_at_once
+from piaa.encoders.base import Encoder, ImageFeatures
+from piaa.encoders.wrapping import WrappedEncoder
 from piaa.errors import ImageError, InputError
 from piaa.feature_shards import StoredFeatures
 from piaa.images import ImageSource, OnError, StoredImage, open_image, read_bytes
@@ -43,7 +43,7 @@ class _Entry:
     twin: _Entry | None = None
 
 
-class CachedEncoder:
+class CachedEncoder(WrappedEncoder):
     """An encoder whose features come from a `FeatureCache` where they are in it, and go there if not.
 
     What it gives is always what the cache holds, rounded to its storage, the first time too: a result does
@@ -54,7 +54,7 @@ class CachedEncoder:
     """
 
     def __init__(self, encoder: Encoder, cache: FeatureCache | None = None) -> None:
-        self.encoder = encoder
+        super().__init__(encoder)
         self.cache = FeatureCache(encoder.spec) if cache is None else cache
         self.n_asked = self.n_encoded = 0
 
@@ -62,33 +62,8 @@ class CachedEncoder:
         return f"<{type(self).__name__} of {self.encoder!r}, {len(self.cache):,} images kept>"
 
     @property
-    def spec(self) -> EncoderSpec:
-        return self.encoder.spec
-
-    @property
-    def device(self) -> torch.device:
-        return self.encoder.device
-
-    @property
-    def source(self) -> str:
-        return self.encoder.source
-
-    @property
-    def prompt_template(self) -> str:
-        return self.encoder.prompt_template
-
-    @property
-    def text_scale(self) -> float:
-        return self.encoder.text_scale
-
-    @property
     def default_batch_size(self) -> int:
         return int(getattr(self.encoder, "default_batch_size", _BATCH))
-
-    def encode_images(
-        self, images: Iterable[ImageSource], *, batch_size: int | None = None
-    ) -> ImageFeatures:
-        return encode_at_once(self, images, batch_size)
 
     def encode_pixels(self, pixels: Tensor) -> NoReturn:
         """Refused: nothing tells which pictures pixels are of."""
@@ -97,9 +72,6 @@ class CachedEncoder:
             "encode_pixels of the encoder inside (.encoder). For tiles, keep those of the tiled encoder: "
             "CachedEncoder(TiledEncoder(encoder, tiles))."
         )
-
-    def encode_text(self, texts: Sequence[str]) -> Tensor:
-        return self.encoder.encode_text(texts)
 
     def stream_images(
         self,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-import torch
-from torch import Tensor
-
-from piaa.encoders.base import Encoder, EncoderSpec, ImageFeatures, encode_at_once
+from piaa.encoders.base import Encoder, ImageFeatures
+from piaa.encoders.wrapping import WrappedEncoder
 from piaa.errors import ImageError
 from piaa.images import ImageSource, OnError
 from piaa.images.placement import place
@@ -33,46 +31,12 @@ def fed(encoder: Encoder) -> Encoder:
     return encoder if encoder.spec.tiles is not None else FedEncoder(encoder)
 
 
-class FedEncoder:
+class FedEncoder(WrappedEncoder):
     """An encoder of pictures that come scaled down; placements are those in the pictures as they were."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
-
-    @property
-    def spec(self) -> EncoderSpec:
-        return self.encoder.spec
-
-    @property
-    def device(self) -> torch.device:
-        return self.encoder.device
-
-    @property
-    def source(self) -> str:
-        return self.encoder.source
-
-    @property
-    def prompt_template(self) -> str:
-        return self.encoder.prompt_template
-
-    @property
-    def text_scale(self) -> float:
-        return self.encoder.text_scale
 
     @property
     def default_batch_size(self) -> int:
         return int(self.encoder.default_batch_size)  # type: ignore[attr-defined]  # where it has one
-
-    def encode_images(
-        self, images: Iterable[ImageSource], *, batch_size: int | None = None
-    ) -> ImageFeatures:
-        return encode_at_once(self, images, batch_size)
-
-    def encode_pixels(self, pixels: Tensor) -> ImageFeatures:
-        return self.encoder.encode_pixels(pixels)
-
-    def encode_text(self, texts: Sequence[str]) -> Tensor:
-        return self.encoder.encode_text(texts)
 
     def stream_images(
         self,
