@@ -320,10 +320,10 @@ class Recognizer:
             return scorer.scores
         if type(shortlist) is not int or shortlist < 1:
             raise InputError(f"shortlist must be a whole number of at least 1, not {shortlist!r}.")
-        if self._shortlist is None or self._shortlist.scorer is not scorer:
-            self._shortlist = Shortlist(scorer)
         if shortlist >= len(self.classes):  # a list of all classes needs no search
             return scorer.scores
+        if self._shortlist is None or self._shortlist.scorer is not scorer:
+            self._shortlist = Shortlist(scorer)
         return partial(self._shortlist.scores, count=shortlist)
 
     def _finish(self) -> None:
