@@ -5,7 +5,8 @@ to the bare network, which is the figure that holds on any machine.
                               [--precision int8]
 
 Without --photos, JPEG files of 500 x 375 pixels are made. A stage is timed by itself; end to end,
-pictures are decoded in threads while the network runs, so the whole is less than the sum. The encoder is
+pictures are decoded in threads while the network runs, so the whole is less than the sum, and it takes
+turns with the bare network, so that both see the same machine. The encoder is
 idle while it waits for the next batch; "decoding alone" is how fast batches come if nobody encodes.
 """
 
@@ -17,15 +18,17 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import torch
 from PIL import Image
 
+from piaa.encoders.base import ImageFeatures
 from piaa.encoders.lite import LITE_ENCODERS, LiteEncoder, load_lite
-from piaa.images import fit_pixels, normalize_pixels, open_image, read_batches
+from piaa.images import fit_pixels, open_image, preprocess, read_batches
 
-from machine import describe, times_as_fast
+from machine import describe, in_turns, side_by_side, times_as_fast
 
 CLASSES = 80
 
@@ -45,50 +48,65 @@ def make_photos(folder: Path, count: int) -> list[Path]:
 
 
 def seconds(run: Callable[[], object], rounds: int) -> float:
-    best = float("inf")
-    for _ in range(rounds):
-        start = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - start)
+    (best,) = side_by_side(run, rounds=rounds)
     return best
 
 
-def measure(
-    encoder: LiteEncoder, paths: list[Path], batch: int, rounds: int
-) -> tuple[dict[str, float], float]:
-    """Seconds an image of each stage by itself, and of all of it end to end."""
-    preprocessing = encoder.spec.preprocessing
+def stages(encoder: LiteEncoder, paths: list[Path], batch: int, rounds: int) -> dict[str, float]:
+    """Seconds an image of each stage by itself; the first three are of one thread."""
+    view = encoder.spec.preprocessing
     few = paths[: 4 * batch]
-    words = torch.nn.functional.normalize(torch.randn(CLASSES, encoder.dim), dim=1)
     opened = [open_image(path) for path in few]
-    fitted = [fit_pixels(image, preprocessing) for image in opened]
-    stacked = torch.stack([pixels for pixels, _ in fitted[:batch]])
-    places = [place for _, place in fitted[:batch]]
-    pixels = normalize_pixels(stacked, places, preprocessing)
+    pixels = torch.stack([preprocess(image, view)[0] for image in opened[:batch]])
     features = encoder.encode_pixels(pixels)
-
-    def classify() -> None:
-        _ = features.cls @ words.T
-        _ = (features.patches @ words.T).amax(1)
-
-    def end_to_end() -> None:
-        for part in encoder.stream_images(paths, batch_size=batch):
-            _ = part.cls @ words.T
-            _ = (part.patches @ words.T).amax(1)
-
-    network = seconds(lambda: encoder._network(pixels), 3 * rounds) / batch
-    encode = seconds(lambda: encoder._encode(pixels), 3 * rounds) / batch
-    stages = {
-        "decode": seconds(lambda: [open_image(path) for path in few], rounds) / len(few),
-        "resize": seconds(lambda: [fit_pixels(i, preprocessing) for i in opened], rounds)
-        / len(few),
-        "normalize": seconds(lambda: normalize_pixels(stacked, places, preprocessing), rounds)
-        / batch,
-        "network": network,
-        "unit length": max(encode - network, 0.0),
-        "classify": seconds(classify, rounds) / batch,
+    decode, resize, prepare = side_by_side(
+        lambda: [open_image(path) for path in few],
+        lambda: [fit_pixels(image, view) for image in opened],
+        lambda: [preprocess(image, view) for image in opened],
+        rounds=rounds,
+    )
+    network, encode, classify = side_by_side(
+        lambda: encoder._network(pixels),
+        lambda: encoder._encode(pixels),
+        lambda: scores(features),
+        rounds=3 * rounds,
+    )
+    return {
+        "decode": decode / len(few),
+        "resize": resize / len(few),
+        "normalize": (prepare - resize) / len(few),
+        "network": network / batch,
+        "unit length": max(encode - network, 0.0) / batch,
+        "classify": classify / batch,
     }
-    return stages, seconds(end_to_end, rounds) / len(paths)
+
+
+def scores(features: ImageFeatures) -> None:
+    words = torch.ones(CLASSES, features.cls.shape[1])
+    _ = features.cls @ words.T
+    _ = (features.patches @ words.T).amax(1)
+
+
+def end_to_end(
+    encoder: LiteEncoder, paths: list[Path], batch: int, rounds: int
+) -> tuple[float, float]:
+    """Seconds an image from file to scores, and its speed as a share of the bare network's, which takes
+    turns with it over as many pictures."""
+    rows, columns = encoder.spec.preprocessing.image_size
+    pixels = torch.randn(batch, 3, rows, columns)
+    paths = paths[: len(paths) // batch * batch]
+
+    def whole() -> None:
+        for part in encoder.stream_images(paths, batch_size=batch):
+            scores(part)
+
+    def bare() -> None:
+        for _ in range(len(paths) // batch):
+            encoder._network(pixels)
+
+    spent, network = in_turns(whole, bare, rounds=rounds)
+    share = median(n / s for n, s in zip(network, spent, strict=True))
+    return median(spent) / len(paths), share
 
 
 def idle_share(encoder: LiteEncoder, paths: list[Path], batch: int) -> float:
@@ -119,8 +137,8 @@ def ratios() -> dict[str, float]:
         paths = make_photos(Path(folder), 160)
         for name in LITE_ENCODERS:
             encoder = load_lite(name)
-            stages, whole = measure(encoder, paths, 16, 3)
-            found[f"{name}: end to end, share of the bare network"] = stages["network"] / whole
+            _, share = end_to_end(encoder, paths, 16, 5)
+            found[f"{name}: end to end, share of the bare network"] = share
             idle = min(idle_share(encoder, paths, 16) for _ in range(3))
             found[f"{name}: share of the time that the encoder works"] = 1 - idle
             rough = load_lite(name, precision="int8")
@@ -139,7 +157,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--resize", choices=["pillow", "torch"], default="torch")
     parser.add_argument("--precision", choices=["float32", "int8"], default="float32")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
 
     print(describe())
@@ -155,18 +173,15 @@ def main() -> None:
                 resize=options.resize,
                 precision=options.precision,
             )
-            stages, whole = measure(encoder, paths, options.batch, options.rounds)
-            total = sum(stages.values())
-            print(
-                f"\n{name}, {len(paths)} pictures, {options.size} px, batch {options.batch}, ",
-                end="",
-            )
-            print(options.precision)
-            for stage, each in stages.items():
-                print(f"  {stage:12}{1e3 * each:8.2f} ms/image{100 * each / total:7.1f} %")
-            print(f"  end to end  {1e3 * whole:8.2f} ms/image, {1 / whole:.1f} images/s")
-            print(f"  bare network {1 / stages['network']:.1f} images/s", end="; ")
-            print(f"end to end runs at {stages['network'] / whole:.2f} of it")
+            each = stages(encoder, paths, options.batch, options.rounds)
+            whole, share = end_to_end(encoder, paths, options.batch, options.rounds)
+            size = f"{options.size} px, batch {options.batch}, {options.precision}"
+            print(f"\n{name}, {len(paths)} pictures, {size}")
+            for stage, spent in each.items():
+                part = spent / sum(each.values())
+                print(f"  {stage:12}{1e3 * spent:8.2f} ms/image{100 * part:7.1f} %")
+            print(f"  end to end  {1e3 * whole:8.2f} ms/image, {1 / whole:.1f} images/s,", end=" ")
+            print(f"{share:.2f} of the bare network's speed in the same minutes")
             alone = decoding_alone(encoder, paths, options.batch, options.rounds)
             idle = min(idle_share(encoder, paths, options.batch) for _ in range(options.rounds))
             print(

@@ -214,12 +214,15 @@ class TestTorchResize:
 
 def test_normalizing_a_batch_equals_one_by_one() -> None:
     preprocessing = Preprocessing((40, 60), fit="pad")
-    fitted = [fit_pixels(photograph(*size), preprocessing) for size in ((50, 50), (20, 80), (9, 3))]
+    images = [photograph(*size) for size in ((50, 50), (20, 80), (9, 3))]
+    fitted = [fit_pixels(image, preprocessing) for image in images]
     pixels, placements = zip(*fitted, strict=True)
     batch = normalize_pixels(torch.stack(pixels), placements, preprocessing)
     assert batch.is_contiguous()
-    for row, (one, placement) in zip(batch, fitted, strict=True):
-        assert torch.equal(row, normalize_pixels(one[None], (placement,), preprocessing)[0])
+    for row, image in zip(batch, images, strict=True):
+        one, _ = preprocess(image, preprocessing)
+        assert one.is_contiguous()
+        assert torch.equal(row, one)
 
 
 @pytest.mark.parametrize("mode", ["L", "RGBA", "CMYK"])

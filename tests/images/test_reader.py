@@ -13,7 +13,7 @@ from image_samples import photograph
 
 from piaa.errors import ImageError, InputError
 from piaa.images import ImageSource, Preprocessing, open_image, preprocess, reader
-from piaa.images.reader import read_batches
+from piaa.images.reader import PixelBatch, read_batches
 
 SETTINGS = Preprocessing(16)
 TIMEOUT = 20  # seconds; only ever waited for when a test fails
@@ -94,7 +94,7 @@ def test_a_stack_of_pictures_is_an_iterable_of_them() -> None:
 
 class TestLookAhead:
     def test_decoding_overlaps_the_consumer(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The whole second batch gets decoded while the consumer sits on the first."""
+        """Two more batches get decoded while the consumer sits on the first."""
         decoded = threading.Semaphore(0)
 
         def count(source: Any, **options: Any) -> Any:
@@ -105,8 +105,26 @@ class TestLookAhead:
         monkeypatch.setattr(reader, "open_image", count)
         batches = read_batches(map(grey, range(100)), SETTINGS, batch_size=4, workers=2)
         next(batches)
-        for _ in range(8):  # four delivered, four ahead
+        for _ in range(12):  # four delivered, eight ahead
             assert decoded.acquire(timeout=TIMEOUT), "nothing is decoded ahead"
+        batches.close()  # type: ignore[attr-defined]
+
+    def test_batches_are_put_together_ahead(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The consumer waits for none but the first: the second is there before it is asked for."""
+        stacked = threading.Semaphore(0)
+        stack = torch.stack
+
+        def count(pictures: Any) -> torch.Tensor:
+            assert threading.current_thread() in reader_threads()
+            result = stack(pictures)
+            stacked.release()
+            return result
+
+        monkeypatch.setattr(torch, "stack", count)
+        batches = read_batches(map(grey, range(100)), SETTINGS, batch_size=4, workers=2)
+        next(batches)
+        for _ in range(2):
+            assert stacked.acquire(timeout=TIMEOUT), "the next batch is not put together"
         batches.close()  # type: ignore[attr-defined]
 
     def test_workers_decode_at_the_same_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +151,7 @@ class TestLookAhead:
         assert taken == 0
         for delivered in range(4, 44, 4):
             next(batches)
-            assert taken <= delivered + 4 + 2
+            assert taken <= delivered + 2 * 4 + 2
         batches.close()  # type: ignore[attr-defined]
 
     def test_sources_are_read_in_the_callers_thread(self) -> None:
@@ -155,19 +173,19 @@ class TestStopping:
         opened = itertools.count()
         closing = threading.Event()
 
-        def wait_after_three(source: Any, **options: Any) -> Any:
-            if next(opened) >= 3:
+        def wait_after_six(source: Any, **options: Any) -> Any:
+            if next(opened) >= 6:
                 closing.wait(TIMEOUT)
             return open_image(source, **options)
 
-        monkeypatch.setattr(reader, "open_image", wait_after_three)
+        monkeypatch.setattr(reader, "open_image", wait_after_six)
         batches = read_batches(map(grey, range(1000)), SETTINGS, batch_size=3, workers=1)
         next(batches)
         assert reader_threads() != []
         threading.Timer(0.05, closing.set).start()
         batches.close()  # type: ignore[attr-defined]
         assert reader_threads() == []
-        assert next(opened) <= 5, "pictures nobody waits for were still decoded"
+        assert next(opened) <= 8, "pictures nobody waits for were still decoded"
 
     def test_dropping_the_iterator_ends_the_threads(self) -> None:
         batches = read_batches(map(grey, itertools.count()), SETTINGS, batch_size=3, workers=2)
@@ -192,8 +210,11 @@ class TestStopping:
             yield from map(grey, range(50))
             raise OSError("the disk is gone")
 
+        batches = read_batches(failing(), SETTINGS, batch_size=4, workers=2)
+        delivered: list[PixelBatch] = []
         with pytest.raises(OSError, match="the disk is gone"):
-            list(read_batches(failing(), SETTINGS, batch_size=4, workers=2))
+            delivered.extend(batches)
+        assert sum(map(len, delivered)) >= 50 - (4 + 2) - 4, "what was read before is handed out"
 
 
 class TestErrors:
@@ -304,4 +325,4 @@ def test_pinned_where_a_gpu_copies_from(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(list(read_batches(pictures, view, batch_size=2))) == 2
     assert not pinned
     assert len(list(read_batches(pictures, view, batch_size=2, pin=True))) == 2
-    assert pinned == [(2, 3, 8, 8), (1, 3, 8, 8)]
+    assert sorted(pinned) == [(1, 3, 8, 8), (2, 3, 8, 8)]

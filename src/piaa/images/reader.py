@@ -17,7 +17,7 @@ from PIL import Image
 from piaa.errors import ImageError, InputError
 from piaa.images.opening import MAX_PIXELS, ImageSource, describe_source, open_image
 from piaa.images.placement import Placement
-from piaa.images.preprocessing import Preprocessing, fit_pixels, normalize_pixels
+from piaa.images.preprocessing import Preprocessing, preprocess
 
 OnError: TypeAlias = Callable[[int, ImageSource, ImageError], None]
 
@@ -58,9 +58,9 @@ def read_batches(
 ) -> Iterator[PixelBatch]:
     """Read pictures in order, in batches of `batch_size` (the last may be smaller).
 
-    While the caller works on one batch, threads decode the next. `sources` is read in the caller's
-    thread, at most one batch and `workers` pictures ahead, so it may be endless. Closing the
-    iterator, or dropping it, ends the threads.
+    While the caller works on one batch, threads put the next together and decode the one after.
+    `sources` is read in the caller's thread, at most two batches and `workers` pictures ahead, so it
+    may be endless. Closing the iterator, or dropping it, ends the threads.
 
     Args:
         workers: decoding threads; by default one for each core of this process, at most 8.
@@ -86,12 +86,12 @@ def read_batches(
     _check_count("workers", workers)
 
     def read(source: ImageSource) -> _Pixels:
-        return fit_pixels(open_image(source, max_pixels=max_pixels), preprocessing)
+        return preprocess(open_image(source, max_pixels=max_pixels), preprocessing)
 
     def collect(ready: list[_Read]) -> PixelBatch:
         indices, pixels, placements = zip(*ready, strict=True)
-        normalized = normalize_pixels(torch.stack(pixels), placements, preprocessing)
-        return PixelBatch(normalized.pin_memory() if pin else normalized, placements, indices)
+        stacked = torch.stack(pixels)
+        return PixelBatch(stacked.pin_memory() if pin else stacked, placements, indices)
 
     return _read_ahead(sources, read, collect, batch_size, workers, on_error)
 
@@ -104,41 +104,66 @@ def _read_ahead(
     workers: int,
     on_error: OnError | None,
 ) -> Iterator[PixelBatch]:
+    """Batches, each put together by a thread while the caller works on the one before."""
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="piaa-images")
+    ahead: Future[PixelBatch] | None = None
+    failure: Exception | None = None
+    try:
+        try:
+            for pictures in _read_in_order(sources, read, pool, batch_size, workers, on_error):
+                following = pool.submit(collect, pictures)
+                if ahead is not None:
+                    yield ahead.result()
+                ahead = following
+        except Exception as error:  # of a later picture: what came before it is handed out first
+            failure = error
+        if ahead is not None:
+            yield ahead.result()
+        if failure is not None:
+            raise failure
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _read_in_order(
+    sources: Iterable[ImageSource],
+    read: Callable[[ImageSource], _Pixels],
+    pool: ThreadPoolExecutor,
+    batch_size: int,
+    workers: int,
+    on_error: OnError | None,
+) -> Iterator[list[_Read]]:
     tasks: deque[_Task] = deque()
     ready: list[_Read] = []
     numbered = enumerate(sources)
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="piaa-images")
 
     def submit_ahead() -> None:
         for index, source in islice(numbered, batch_size + workers - len(tasks)):
             tasks.append((index, source, pool.submit(read, source)))
 
-    try:
-        submit_ahead()
-        while tasks:
-            index, source, task = tasks.popleft()
-            try:
-                pixels, placement = task.result()
-            except ImageError as error:
-                if on_error is None:
-                    raise
-                on_error(index, source, error)
-            except Exception as error:
-                error.add_note(
-                    f"while reading picture {index} of the sources: " + describe_source(source)
-                )
+    submit_ahead()
+    while tasks:
+        index, source, task = tasks.popleft()
+        try:
+            pixels, placement = task.result()
+        except ImageError as error:
+            if on_error is None:
                 raise
-            else:
-                ready.append((index, pixels, placement))
-            # Before a batch is handed out, so that its successor is decoded meanwhile.
-            submit_ahead()
-            if len(ready) == batch_size:
-                batch, ready = collect(ready), []
-                yield batch
-        if ready:
-            yield collect(ready)
-    finally:
-        pool.shutdown(cancel_futures=True)
+            on_error(index, source, error)
+        except Exception as error:
+            error.add_note(
+                f"while reading picture {index} of the sources: " + describe_source(source)
+            )
+            raise
+        else:
+            ready.append((index, pixels, placement))
+        # Before a batch is handed out, so that its successor is decoded meanwhile.
+        submit_ahead()
+        if len(ready) == batch_size:
+            yield ready
+            ready = []
+    if ready:
+        yield ready
 
 
 def _check_count(name: str, value: int) -> None:
