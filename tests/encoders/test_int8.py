@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from piaa.encoders import sessions
+from piaa.encoders import clip, sessions
 from piaa.encoders.clip import ClipEncoder
 from piaa.encoders.int8 import Int8Linear, even_channels, quantize_trunk
 from piaa.errors import InputError
@@ -103,6 +103,25 @@ def test_towers_keep_their_direction(
     assert not torch.equal(wanted.patches, got.patches)
     alone = rough.encode_pixels(batch[1:])
     assert (alone.patches * got.patches[1:]).sum(-1).min() > 0.9999
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_features_are_the_same_on_any_number_of_cores(
+    load: Callable[..., ClipEncoder], precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clip, "LEAST_CELLS_A_CORE", 0)
+    encoder = load("clip", frontend="sc-clip", precision=precision)
+    batch = pixels(0, 5).repeat(2, 1, 1, 1)  # several parts, the last one smaller
+    found, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(encoder.encode_pixels(batch))
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert torch.equal(found[0].cls, other.cls)
+        assert torch.equal(found[0].patches, other.patches)
 
 
 def test_the_last_block_stays_in_float(load: Callable[..., ClipEncoder]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from threading import Lock
 
 import torch
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 from piaa.encoders import tuning
 from piaa.encoders.architecture import Architecture
 from piaa.encoders.base import EncoderSpec, ImageFeatures, encode_at_once
+from piaa.encoders.cores import in_parts
 from piaa.encoders.eva import eva_vision_tower
 from piaa.encoders.frontends.base import Frontend
 from piaa.encoders.inputs import check_pixels
@@ -26,6 +29,8 @@ from piaa.images import ImageSource, OnError, read_batches
 TEXT_CACHE = 65_536
 TEXT_BATCH = 256
 CPU_BATCH, GPU_BATCH = 8, 64
+# What a core takes at a time: fewer rows would not pay for reading the weights.
+LEAST_PICTURES_A_CORE, LEAST_CELLS_A_CORE = 2, 200
 
 
 # Pixels (B, 3, H, W) -> cls (B, D), patches (B, M, D), float32 of unit length, and the grid.
@@ -131,8 +136,7 @@ class ClipEncoder:
             pin=self.device.type == "cuda",
         )
         for batch in batches:
-            cls, patches, grid = self._encode(batch.pixels)
-            yield ImageFeatures(cls, patches, grid, batch.placements)
+            yield replace(self._encode(batch.pixels), placements=batch.placements)
 
     def encode_pixels(self, pixels: Tensor) -> ImageFeatures:
         """Features of pixel tensors (B, 3, H, W), floating point and already normalized.
@@ -140,8 +144,8 @@ class ClipEncoder:
         H and W may be any multiples of the patch size.
         """
         self._check_pixels(pixels)
-        parts = [self._encode(chunk) for chunk in torch.split(pixels, self.default_batch_size)]
-        return ImageFeatures.concatenate([ImageFeatures(*part) for part in parts])
+        chunks = torch.split(pixels, self.default_batch_size)
+        return ImageFeatures.concatenate([self._encode(chunk) for chunk in chunks])
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:
         """Unit vectors (N, D) float32 of texts. A text is encoded once and remembered."""
@@ -169,9 +173,14 @@ class ClipEncoder:
         return torch.cat(parts)
 
     @torch.no_grad()
-    def _encode(self, pixels: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
-        on_device = pixels.to(device=self.device, dtype=self._dtype, non_blocking=True)
-        return self._tower(on_device.contiguous())
+    def _encode(self, pixels: Tensor) -> ImageFeatures:
+        on_device = pixels.to(device=self.device, dtype=self._dtype, non_blocking=True).contiguous()
+        if self.device.type != "cpu":
+            return ImageFeatures(*self._tower(on_device))
+        cells = math.prod(pixels.shape[2:]) // self.architecture.patch**2
+        each = max(LEAST_PICTURES_A_CORE, LEAST_CELLS_A_CORE // cells)
+        parts = in_parts(self._tower, on_device, each=each)
+        return ImageFeatures.concatenate([ImageFeatures(*part) for part in parts])
 
     def _torch_tower(self, pixels: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
         cls, patches, grid = self._model.vision(pixels, self.frontend)

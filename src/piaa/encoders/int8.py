@@ -12,8 +12,7 @@ The last block and the projection, which decide the ranking, stay in float.
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,11 +20,8 @@ from torch import Tensor, nn
 
 from piaa.encoders import onnx_writer
 from piaa.encoders.eva import EvaBlock, SwiGlu
-from piaa.encoders.sessions import open_session, weight_levels
+from piaa.encoders.sessions import Sessions, weight_levels
 from piaa.encoders.vit import Block, Mlp, VisionTower
-
-if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
 
 PRODUCT = "MatMulIntegerToFloat"  # of onnxruntime
 # Rows within -1..1 as unsigned levels: value = STEP * (level - ZERO).
@@ -55,6 +51,7 @@ class Int8Linear(nn.Module):
         self.register_buffer("levels", levels.T.contiguous())
         self.register_buffer("steps", steps)
         self.register_buffer("bias", bias)
+        self._sessions = Sessions(self._model)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) float32 -> (..., out) float32."""
@@ -62,17 +59,19 @@ class Int8Linear(nn.Module):
         largest = torch.maximum(rows.amax(1, keepdim=True), -rows.amin(1, keepdim=True))
         largest = largest.clamp_min(1e-30)
         product = self._multiply(rows * largest.reciprocal())
-        return product.mul_(largest).add_(self.bias).view(*x.shape[:-1], -1)
+        torch.addcmul(self.bias, product, largest, out=product)
+        return product.view(*x.shape[:-1], -1)
 
     def _multiply(self, rows: Tensor) -> Tensor:
         """Rows (n, in) within -1..1 -> (n, out)."""
         if torch.compiler.is_exporting():
             return self._recorded(rows)
         product = torch.empty(len(rows), len(self.bias))
-        binding = self._session.io_binding()
+        session = self._sessions.here()
+        binding = session.io_binding()
         binding.bind_input("x", "cpu", 0, np.float32, rows.shape, rows.data_ptr())
         binding.bind_output("y", "cpu", 0, np.float32, product.shape, product.data_ptr())
-        self._session.run_with_iobinding(binding)
+        session.run_with_iobinding(binding)
         return product
 
     def _recorded(self, rows: Tensor) -> Tensor:
@@ -90,8 +89,7 @@ class Int8Linear(nn.Module):
             version=1,
         )
 
-    @cached_property
-    def _session(self) -> InferenceSession:
+    def _model(self) -> bytes:
         inner, outer = self.levels.shape
         constants = {
             "levels": self.levels.numpy(),
@@ -99,7 +97,7 @@ class Int8Linear(nn.Module):
             "steps": self.steps.numpy(),
             "zero": np.array(ZERO, np.uint8),
         }
-        model = onnx_writer.model(
+        return onnx_writer.model(
             "int8",
             [
                 onnx_writer.node("QuantizeLinear", ["x", "step", "zero"], "quantized"),
@@ -111,7 +109,6 @@ class Int8Linear(nn.Module):
             inputs={"x": ("rows", inner)},
             outputs={"y": ("rows", outer)},
         )
-        return open_session(model, threads=torch.get_num_threads())
 
 
 @torch.no_grad()

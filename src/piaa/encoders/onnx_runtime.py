@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -23,12 +22,9 @@ from piaa.atomic import whole_file
 from piaa.encoders.base import EncoderSpec
 from piaa.encoders.frontends.base import Frontend
 from piaa.encoders.package_index import cache_folder
-from piaa.encoders.sessions import open_session, weight_levels
+from piaa.encoders.sessions import Sessions, weight_levels
 from piaa.encoders.vit import VisionTower
 from piaa.errors import CheckpointError, InputError
-
-if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
 
 # Largest difference of a unit vector's numbers between torch and the exported graph. In 8 bits a last bit
 # of float may turn into a level, which is about this much of the largest numbers.
@@ -41,20 +37,19 @@ class OnnxTower:
     """Pixels (B, 3, H, W) float32 -> cls (B, D), patches (B, M, D), of unit length, and the grid."""
 
     def __init__(
-        self, session: InferenceSession, positions: Callable[[tuple[int, int]], Tensor], patch: int
+        self, sessions: Sessions, positions: Callable[[tuple[int, int]], Tensor], patch: int
     ) -> None:
-        self._session, self._positions_for, self._patch = session, positions, patch
+        self._sessions, self._positions_for, self._patch = sessions, positions, patch
         self._positions: dict[tuple[int, int], Tensor] = {}
 
     def __call__(self, pixels: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
         grid = (pixels.shape[2] // self._patch, pixels.shape[3] // self._patch)
-        if grid not in self._positions:
-            self._positions = {grid: self._positions_for(grid).contiguous()}
-        inputs = {
-            "pixels": pixels.contiguous().numpy(),
-            "positions": self._positions[grid].numpy(),
-        }
-        cls, patches = self._session.run(None, inputs)
+        positions = self._positions.get(grid)
+        if positions is None:
+            positions = self._positions_for(grid).contiguous()
+            self._positions = {grid: positions}
+        inputs = {"pixels": pixels.contiguous().numpy(), "positions": positions.numpy()}
+        cls, patches = self._sessions.here().run(None, inputs)
         return torch.from_numpy(cls), torch.from_numpy(patches), grid
 
 
@@ -108,8 +103,7 @@ def export(recorded: _Recorded) -> torch.onnx.ONNXProgram:
 
 
 def _open(tower: VisionTower, path: Path) -> OnnxTower:
-    session = open_session(path, threads=torch.get_num_threads())
-    return OnnxTower(session, tower.positions_for, tower.patch)
+    return OnnxTower(Sessions(lambda: path), tower.positions_for, tower.patch)
 
 
 @torch.no_grad()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from piaa.encoders import onnx_writer
 
@@ -29,6 +32,27 @@ def open_session(model: bytes | Path, *, threads: int) -> InferenceSession:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     source = model if isinstance(model, bytes) else str(model)
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+class Sessions:
+    """A model that runs with as many threads as torch has in the calling thread.
+
+    Args:
+        model: gives the model, or the path of its file, whenever a session is opened.
+    """
+
+    def __init__(self, model: Callable[[], bytes | Path]) -> None:
+        self._model = model
+        self._open: dict[int, InferenceSession] = {}
+        self._lock = Lock()
+
+    def here(self) -> InferenceSession:
+        """The session for the calling thread; it is opened when first asked for."""
+        threads = torch.get_num_threads()
+        with self._lock:
+            if threads not in self._open:
+                self._open[threads] = open_session(self._model(), threads=threads)
+            return self._open[threads]
 
 
 @cache

@@ -39,7 +39,7 @@ _GRID = 2.0**24
 _LOG_FLOOR = 1e-10
 _COSINES_AT_ONCE = 2**22
 # Their float64 copies and products stay within a core's cache.
-_EXACT_ROWS_AT_ONCE = 256
+_EXACT_ROWS_AT_ONCE = 512
 
 
 class Keys:

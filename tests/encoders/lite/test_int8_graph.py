@@ -44,12 +44,12 @@ def test_real_network_keeps_its_direction(
     layers = fold_network(real_weights(entry.source).tensors, entry.repeats)
     pixels = photograph_like(3, 160)
     wanted = run_network(layers, pixels)
-    got = CpuNetwork(int8_model(layers, weight_levels=weight_levels()), threads=1)(pixels)
+    got = CpuNetwork(int8_model(layers, weight_levels=weight_levels()))(pixels)
     assert got.shape == wanted.shape
     pooled = F.cosine_similarity(got.mean((2, 3)), wanted.mean((2, 3)))
     assert pooled.min() > (0.985 if weight_levels() == WEIGHT_LEVELS else 0.97)
     # The rest of a picture's batch does not matter.
-    alone = CpuNetwork(int8_model(layers, weight_levels=weight_levels()), threads=1)(pixels[1:2])
+    alone = CpuNetwork(int8_model(layers, weight_levels=weight_levels()))(pixels[1:2])
     torch.testing.assert_close(alone, got[1:2], rtol=0, atol=1e-5)
 
 
@@ -58,7 +58,7 @@ def test_any_size_and_constant_channels(levels: int) -> None:
     state = tiny_state()
     state["_blocks.1._expand_conv.weight"][0] = 0  # a channel that is its bias only
     layers = fold_network(state, TINY_REPEATS)
-    network = CpuNetwork(int8_model(layers, weight_levels=levels), threads=1)
+    network = CpuNetwork(int8_model(layers, weight_levels=levels))
     for shape in ((1, 3, 75, 101), (2, 3, 32, 64)):
         pixels = torch.randn(*shape, generator=torch.Generator().manual_seed(1)).clamp(-1, 1)
         got, wanted = network(pixels), run_network(layers, pixels)

@@ -72,14 +72,26 @@ def test_batches_do_not_change_the_features(tiny: LiteEncoder) -> None:
     torch.testing.assert_close(together.patches, alone, atol=1e-5, rtol=0)
 
 
+def test_on_several_cores_a_picture_is_encoded_as_on_one(tiny: LiteEncoder) -> None:
+    images, before = [picture(50, 70, seed) for seed in range(5)], torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = [tiny.encode_images([image]).patches for image in images]
+        torch.set_num_threads(2)
+        together = tiny.encode_images(images).patches
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(together, torch.cat(alone))
+
+
 def test_cells_where_nothing_is_active_get_the_neutral_direction(
     make_tiny: Callable[..., LiteEncoder],
 ) -> None:
     encoder = make_tiny()
     cells = torch.zeros(2, 1280, 1, 2)
     cells[0, 7, 0, 1] = 3.0
-    encoder._network = lambda pixels: cells.clone()
-    features = encoder.encode_pixels(torch.zeros(2, 3, 32, 64))
+    encoder._network = lambda pixels: cells[pixels[:, 0, 0, 0].long()]
+    features = encoder.encode_pixels(torch.arange(2.0).view(2, 1, 1, 1).expand(2, 3, 32, 64))
     one = F.one_hot(torch.tensor(7), 1280).float()
     in_context = F.normalize(encoder.neutral + CONTEXT * one, dim=0)
     torch.testing.assert_close(features.patches[0], torch.stack([in_context, one]))

@@ -67,7 +67,7 @@ def test_both_runs_equal_the_plain_network_at_any_size(size: tuple[int, int]) ->
     assert expected.shape == (2, 1280, math.ceil(size[0] / 32), math.ceil(size[1] / 32))
     assert 0 < expected.count_nonzero() < expected.numel()  # ReLU6 at work on both sides
     torch.testing.assert_close(run_network(layers, pixels), expected, atol=1e-4, rtol=0)
-    on_cpu = CpuNetwork(float_model(layers), threads=1)(pixels)
+    on_cpu = CpuNetwork(float_model(layers))(pixels)
     torch.testing.assert_close(on_cpu, expected, atol=1e-4, rtol=0)
 
 
@@ -81,7 +81,7 @@ def test_published_weights_equal_the_plain_network(
     expected = plain_forward(state, entry.repeats, pixels)
     layers = fold_network(state, entry.repeats)
     torch.testing.assert_close(run_network(layers, pixels), expected, atol=1e-4, rtol=0)
-    on_cpu = CpuNetwork(float_model(layers), threads=1)(pixels)
+    on_cpu = CpuNetwork(float_model(layers))(pixels)
     torch.testing.assert_close(on_cpu, expected, atol=1e-4, rtol=0)
 
 

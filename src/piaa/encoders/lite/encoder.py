@@ -14,6 +14,7 @@ from torch import Tensor
 
 from piaa.encoders import tuning
 from piaa.encoders.base import EncoderSpec, ImageFeatures, encode_at_once
+from piaa.encoders.cores import in_parts
 from piaa.encoders.inputs import check_pixels, check_texts
 from piaa.encoders.lite.minilm import MiniLm, load_minilm
 from piaa.encoders.lite.network import DIM
@@ -30,6 +31,8 @@ CONTEXT = 0.3
 # Texts whose vectors are kept; at 1280 numbers each this is at most 84 MB.
 TEXT_CACHE = 16_384
 CPU_BATCH, GPU_BATCH = 16, 64
+# One at a time stays in a core's cache; weights that small are no trouble to read again.
+PICTURES_A_CORE = 1
 # The classifier's own temperature: a pooled feature is about 10 long, a centered row about 2.
 TEXT_SCALE = 20.0
 
@@ -169,7 +172,12 @@ class LiteEncoder:
     @torch.no_grad()
     def _encode(self, pixels: Tensor) -> ImageFeatures:
         on_device = pixels.to(device=self.device, dtype=torch.float32, non_blocking=True)
-        features = self._network(on_device)
+        if self.device.type != "cpu":
+            return self._features(on_device)
+        return ImageFeatures.concatenate(in_parts(self._features, on_device, each=PICTURES_A_CORE))
+
+    def _features(self, pixels: Tensor) -> ImageFeatures:
+        features = self._network(pixels)
         grid = features.shape[2], features.shape[3]
         patches = features.flatten(2).transpose(1, 2).contiguous()
         cls = self._unit(patches.mean(1))

@@ -112,6 +112,6 @@ def _network(
         model = (
             int8_model(layers, weight_levels=weight_levels()) if quantized else float_model(layers)
         )
-        return CpuNetwork(model, threads=torch.get_num_threads())
+        return CpuNetwork(model)
     moved = [layer.to(device) for layer in layers]
     return lambda pixels: run_network(moved, pixels)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from piaa.encoders import onnx_writer
 from piaa.encoders.lite.network import DIM, Convolution
-from piaa.encoders.sessions import open_session
+from piaa.encoders.sessions import Sessions
 
 INPUTS: dict[str, tuple[str | int, ...]] = {"pixels": ("batch", 3, "rows", "columns")}
 OUTPUTS: dict[str, tuple[str | int, ...]] = {
@@ -23,14 +23,14 @@ OUTPUTS: dict[str, tuple[str | int, ...]] = {
 
 
 class CpuNetwork:
-    """The network as an onnxruntime session; calling it is thread-safe."""
+    """The network in onnxruntime; calling it is thread-safe."""
 
-    def __init__(self, model: bytes, *, threads: int) -> None:
-        self._session = open_session(model, threads=threads)
+    def __init__(self, model: bytes) -> None:
+        self._sessions = Sessions(lambda: model)
 
     def __call__(self, pixels: Tensor) -> Tensor:
         """(B, 3, H, W) float32 -> (B, 1280, ceil(H / 32), ceil(W / 32)) float32."""
-        (features,) = self._session.run(None, {"pixels": pixels.contiguous().numpy()})
+        (features,) = self._sessions.here().run(None, {"pixels": pixels.contiguous().numpy()})
         return torch.from_numpy(features)
 
 

@@ -1,0 +1,74 @@
+"""A batch over the cores of a CPU: each takes some pictures through the whole network by itself.
+
+The threads of one operation wait for each other when it ends, and one that waits spins: it holds its core
+against the threads that decode the next pictures, and against onnxruntime's, which multiply 8-bit numbers.
+Cores that work on pictures of their own meet once a batch. The parts of a batch are the same on any number of
+cores, and as long as there are no fewer of them than cores, so are the features, bit for bit.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+Result = TypeVar("Result")
+
+_lock = threading.Lock()
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+
+
+def in_parts(run: Callable[[Tensor], Result], batch: Tensor, *, each: int) -> list[Result]:
+    """`run` of each part of `each` rows (the last may be smaller), in order, without gradients.
+
+    The parts share torch's threads of the caller; a batch that is one part has them all.
+    """
+    parts = torch.split(batch, each)
+    threads = torch.get_num_threads()
+    if len(parts) == 1 or threads == 1:
+        return [_without_gradients(run, part) for part in parts]
+    pool = _pool(min(threads, len(parts)), threads)
+    return list(pool.map(partial(_without_gradients, run), parts))
+
+
+def _without_gradients(run: Callable[[Tensor], Result], part: Tensor) -> Result:
+    with torch.no_grad():  # a setting of the thread
+        return run(part)
+
+
+def _pool(workers: int, threads: int) -> ThreadPoolExecutor:
+    """That many workers, which share `threads` of torch's."""
+    with _lock:
+        if (workers, threads) not in _pools:
+            started = threading.Barrier(workers + 1)
+
+            def start() -> None:
+                torch.get_num_threads()  # the first call in a thread resets what was set there
+                torch.set_num_threads(threads // workers)
+                started.wait()
+
+            pool = ThreadPoolExecutor(workers, thread_name_prefix="piaa-core", initializer=start)
+            for _ in range(workers):  # each starts a worker, as the others wait for all
+                pool.submit(int)
+            started.wait()
+            # Torch takes a number set in any thread for the threads that are yet to come.
+            torch.set_num_threads(threads)
+            _pools[workers, threads] = pool
+        return _pools[workers, threads]
+
+
+def _forget_pools() -> None:
+    """In a forked process there are the pools, and none of their threads."""
+    global _lock
+    _lock = threading.Lock()
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pools)
