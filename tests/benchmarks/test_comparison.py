@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import math
@@ -74,3 +75,16 @@ def test_the_committed_baseline_is_one() -> None:
     assert len(set(rows)) == len(rows)
     values = {row: value for part in saved["ratios"].values() for row, value in part.items()}
     assert comparison.compare(values, values).holds
+
+
+def test_the_baseline_has_rows_of_every_benchmark() -> None:
+    """A benchmark without a row in it would never be guarded."""
+    tree = ast.parse((FOLDER / "all.py").read_text())
+    (named,) = (
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "BENCHMARKS"
+    )
+    rows = json.loads((FOLDER / "baseline.json").read_text())["ratios"]
+    assert sorted(rows) == sorted(named)
+    assert all(rows.values())
