@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -88,6 +89,41 @@ def make_prediction(
     above = (scores >= threshold).nonzero().flatten().tolist()
     tags = ranked(scores, classes, above)[:top_k]
     return Prediction(scores, tags, classes, source, size, scorer, features)
+
+
+def batch_predictions(
+    batch: ImageFeatures,
+    scores: Tensor,
+    classes: ClassList,
+    *,
+    sources: Sequence[str | None],
+    threshold: float,
+    top_k: int | None,
+    scorer: Scorer | None,
+) -> Iterator[Prediction]:
+    """A `Prediction` of each image from its scores (B, C); with a `scorer`, heatmaps can be asked of it."""
+    for row, each in enumerate(scores):
+        yield make_prediction(
+            each,
+            classes,
+            threshold=threshold,
+            top_k=top_k,
+            source=sources[row],
+            size=_size(batch, row),
+            scorer=scorer,
+            features=None if scorer is None else _half(batch[row : row + 1]),
+        )
+
+
+def _half(features: ImageFeatures) -> ImageFeatures:
+    """An image's features for keeping: patches in half precision, apart from the batch's memory."""
+    return replace(features, cls=features.cls.clone(), patches=features.patches.cpu().half())
+
+
+def _size(features: ImageFeatures, row: int) -> tuple[int, int] | None:
+    """(height, width) of an image's picture, if it came from one."""
+    placements = features.placements
+    return placements[row * features.windows].original_size if placements else None
 
 
 def ranked(

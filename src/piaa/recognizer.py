@@ -24,7 +24,7 @@ from piaa.fit_report import FitReport
 from piaa.fitting import Gathered
 from piaa.images import OnError, Tiles
 from piaa.labels import label_matrix
-from piaa.prediction import Prediction, make_prediction
+from piaa.prediction import Prediction, batch_predictions
 from piaa.sample import image_ids
 from piaa.scoring import Scorer
 from piaa.shortlist import Shortlist
@@ -232,17 +232,15 @@ class Recognizer:
 
         def predictions() -> Iterator[Prediction]:
             for batch, sources in batches:
-                for row, scores in enumerate(score(batch).cpu()):
-                    yield make_prediction(
-                        scores,
-                        self.classes,
-                        threshold=threshold,
-                        top_k=top_k,
-                        source=sources[row],
-                        size=_size(batch, row),
-                        scorer=scorer if heatmaps else None,
-                        features=_half(batch[row : row + 1]) if heatmaps else None,
-                    )
+                yield from batch_predictions(
+                    batch,
+                    score(batch).cpu(),
+                    self.classes,
+                    sources=sources,
+                    threshold=threshold,
+                    top_k=top_k,
+                    scorer=scorer if heatmaps else None,
+                )
 
         return predictions()
 
@@ -352,14 +350,3 @@ class Recognizer:
                 store.add(batch)
         if gathered.n_images == n_before:
             raise InputError("There are no images to fit on: the list is empty.")
-
-
-def _half(features: ImageFeatures) -> ImageFeatures:
-    """An image's features for keeping: patches in half precision, apart from the batch's memory."""
-    return replace(features, cls=features.cls.clone(), patches=features.patches.cpu().half())
-
-
-def _size(features: ImageFeatures, row: int) -> tuple[int, int] | None:
-    """(height, width) of an image's picture, if it came from one."""
-    placements = features.placements
-    return placements[row * features.windows].original_size if placements else None

@@ -1,8 +1,8 @@
 """How many threads, and how many pictures at a time: what a short probe found best on this machine.
 
 `piaa tune` runs the probe and keeps its result in piaa's cache; `load_encoder` takes the batch size from
-there, and the command line the threads. Nothing is probed unasked: features depend on batch and threads
-in their last bits, and a collection that was begun should go on with the same.
+there, and the command line the threads. Nothing is probed unasked: features may depend on batch and
+threads in their last bits, and a collection that was begun should go on with the same.
 """
 
 from __future__ import annotations
