@@ -173,19 +173,19 @@ class TestStopping:
         opened = itertools.count()
         closing = threading.Event()
 
-        def wait_after_six(source: Any, **options: Any) -> Any:
-            if next(opened) >= 6:
+        def wait_after_seven(source: Any, **options: Any) -> Any:
+            if next(opened) >= 7:
                 closing.wait(TIMEOUT)
             return open_image(source, **options)
 
-        monkeypatch.setattr(reader, "open_image", wait_after_six)
+        monkeypatch.setattr(reader, "open_image", wait_after_seven)
         batches = read_batches(map(grey, range(1000)), SETTINGS, batch_size=3, workers=1)
         next(batches)
         assert reader_threads() != []
         threading.Timer(0.05, closing.set).start()
         batches.close()  # type: ignore[attr-defined]
         assert reader_threads() == []
-        assert next(opened) <= 8, "pictures nobody waits for were still decoded"
+        assert next(opened) <= 9, "pictures nobody waits for were still decoded"
 
     def test_dropping_the_iterator_ends_the_threads(self) -> None:
         batches = read_batches(map(grey, itertools.count()), SETTINGS, batch_size=3, workers=2)
