@@ -202,8 +202,9 @@ def test_bad_input_to_learn() -> None:
         learn([[1.0]], text, Config.auto())  # type: ignore[list-item]
     with pytest.raises(InputError, match="3 axes"):
         learn([torch.tensor(1.0)], text, Config.auto())
-    with pytest.raises(InputError, match="text_scale=None and a size of 1024"):
-        solve(Bank(text, size=512, text_scale=60.0), Config.auto())
+    for size, scale in ((512, None), (1024, 60.0)):  # either is reason enough
+        with pytest.raises(InputError, match="text_scale=None and a size of 1024"):
+            solve(Bank(text, size=size, text_scale=scale), Config.auto())
 
 
 def test_matched_scale_gives_the_entropy_asked_for() -> None:
