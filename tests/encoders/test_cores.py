@@ -31,13 +31,13 @@ def test_parts_come_back_in_order() -> None:
 
 
 def test_they_run_at_the_same_time_and_share_the_threads(threads: int) -> None:
-    together = threading.Barrier(min(threads, 4))
+    together = threading.Barrier(threads)
 
     def run(part: Tensor) -> int:
         together.wait(30)
         return torch.get_num_threads()
 
-    assert in_parts(run, torch.zeros(4, 1), each=1) == [1] * 4
+    assert in_parts(run, torch.zeros(10, 1), each=1) == [1] * 10
     # One part alone has all of them, and so has whoever asks later, in this thread or in a new one.
     together = threading.Barrier(1)
     assert in_parts(run, torch.zeros(3, 1), each=3) == [threads]
@@ -48,9 +48,15 @@ def test_they_run_at_the_same_time_and_share_the_threads(threads: int) -> None:
     assert [torch.get_num_threads(), *found] == [threads, threads]
 
 
-def test_parts_that_are_fewer_than_the_threads_have_several_each(threads: int) -> None:
-    each = in_parts(lambda _: torch.get_num_threads(), torch.zeros(2, 1), each=1)
-    assert each == [max(1, threads // 2)] * 2
+def test_parts_that_are_fewer_than_the_threads_have_them_all_in_turn(threads: int) -> None:
+    here = threading.current_thread()
+
+    def run(part: Tensor) -> tuple[bool, int]:
+        return threading.current_thread() is here, torch.get_num_threads()
+
+    for n_parts in range(1, threads):
+        found = in_parts(run, torch.zeros(n_parts, 1), each=1)
+        assert found == [(True, threads)] * n_parts
 
 
 @pytest.mark.usefixtures("threads")

@@ -21,20 +21,20 @@ from torch import Tensor
 Result = TypeVar("Result")
 
 _lock = threading.Lock()
-_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+_pools: dict[int, ThreadPoolExecutor] = {}
 
 
 def in_parts(run: Callable[[Tensor], Result], batch: Tensor, *, each: int) -> list[Result]:
     """`run` of each part of `each` rows (the last may be smaller), in order, without gradients.
 
-    The parts share torch's threads of the caller; a batch that is one part has them all.
+    With no fewer parts than torch has threads here, each part has one of them; else one part after the
+    other has them all.
     """
     parts = torch.split(batch, each)
     threads = torch.get_num_threads()
-    if len(parts) == 1 or threads == 1:
+    if len(parts) < threads or threads == 1:
         return [_without_gradients(run, part) for part in parts]
-    pool = _pool(min(threads, len(parts)), threads)
-    return list(pool.map(partial(_without_gradients, run), parts))
+    return list(_pool(threads).map(partial(_without_gradients, run), parts))
 
 
 def _without_gradients(run: Callable[[Tensor], Result], part: Tensor) -> Result:
@@ -42,15 +42,15 @@ def _without_gradients(run: Callable[[Tensor], Result], part: Tensor) -> Result:
         return run(part)
 
 
-def _pool(workers: int, threads: int) -> ThreadPoolExecutor:
-    """That many workers, which share `threads` of torch's."""
+def _pool(workers: int) -> ThreadPoolExecutor:
+    """That many workers, in each of which torch has one thread."""
     with _lock:
-        if (workers, threads) not in _pools:
+        if workers not in _pools:
             started = threading.Barrier(workers + 1)
 
             def start() -> None:
                 torch.get_num_threads()  # the first call in a thread resets what was set there
-                torch.set_num_threads(threads // workers)
+                torch.set_num_threads(1)
                 started.wait()
 
             pool = ThreadPoolExecutor(workers, thread_name_prefix="piaa-core", initializer=start)
@@ -58,9 +58,9 @@ def _pool(workers: int, threads: int) -> ThreadPoolExecutor:
                 pool.submit(int)
             started.wait()
             # Torch takes a number set in any thread for the threads that are yet to come.
-            torch.set_num_threads(threads)
-            _pools[workers, threads] = pool
-        return _pools[workers, threads]
+            torch.set_num_threads(workers)
+            _pools[workers] = pool
+        return _pools[workers]
 
 
 def _forget_pools() -> None:

@@ -2,7 +2,7 @@
 
 Measured on blank pictures, which pack best, a pixel of the formats here takes up to six times the time and
 four times the memory of one of a plain JPEG (4 ns and 4 bytes, as much again to turn it). Weighed so,
-110 million pixels stay below a second and a gibibyte in every format.
+110 million pixels take about a second at most, and less than a gibibyte, in every format.
 """
 
 from __future__ import annotations
