@@ -1,6 +1,6 @@
 """Features of images in a file: compact, read row by row from a memory map, every row checked.
 
-A shard is a safetensors file of N images:
+A shard is a safetensors file of N images (`piaa.shard_writing` writes it):
 
     cls         (N, D) float32          as it was, so that an image keeps its id
     patches     (N, M, D) float16, or int8 with the largest number of each vector at 127: they are of
@@ -17,16 +17,15 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from piaa.encoders.base import ImageFeatures
 from piaa.errors import UnknownNameError
 from piaa.images import Placement
-from piaa.tensor_writing import tensor_bytes, write_tensors
+from piaa.tensor_writing import tensor_bytes
 
 Storage = Literal["float16", "int8"]
 STORAGES: Final = ("float16", "int8")
@@ -87,37 +86,43 @@ class StoredFeatures:
         }
         return replace(parts[0], **joined)
 
+    @staticmethod
+    def join(rows: Sequence[Row]) -> StoredFeatures:
+        """Some rows in order; copied only if they are not, as they stand, all that something holds."""
+        runs: list[tuple[StoredFeatures, int, int]] = []
+        for stored, row in rows:
+            if runs and runs[-1][0] is stored and runs[-1][2] == row:
+                runs[-1] = (stored, runs[-1][1], row + 1)
+            else:
+                runs.append((stored, row, row + 1))
+        return StoredFeatures.concatenate([stored[start:stop] for stored, start, stop in runs])
+
     def features(self) -> ImageFeatures:
         """Float32 of unit length again."""
         rows, columns, windows = self.grid.tolist()
+        # In place: to normalize a new tensor takes longer than to make it.
         patches = self.patches.float()
+        patches /= torch.linalg.vector_norm(patches, dim=-1, keepdim=True).clamp_min_(1e-12)
         placements = tuple(
             Placement((int(p[0]), int(p[1])), (int(p[2]), int(p[3])), (p[4], p[5], p[6], p[7]))
             for image in self.placements.tolist()
             for p in image
         )
-        return ImageFeatures(
-            self.cls, F.normalize(patches, dim=-1), (rows, columns), placements, windows
-        )
+        return ImageFeatures(self.cls, patches, (rows, columns), placements, windows)
 
     def checksums(self, keys: Tensor) -> Tensor:
         """CRC-32 of each row, (N,) int64."""
-        start = zlib.crc32(tensor_bytes(self.grid))
-        columns = (keys, self.cls, self.patches, self.placements)
-        sums = []
-        for row in range(len(self)):
-            value = start
-            for column in columns:
-                value = zlib.crc32(tensor_bytes(column[row]), value)
-            sums.append(value)
+        sums = [zlib.crc32(tensor_bytes(self.grid))] * len(self)
+        for column in (keys, self.cls, self.patches, self.placements):
+            data = tensor_bytes(column)
+            width = len(data) // max(1, len(self))
+            for row, value in enumerate(sums):
+                sums[row] = zlib.crc32(data[row * width : (row + 1) * width], value)
         return torch.tensor(sums, dtype=torch.int64)
 
 
-def write_shard(path: Path, stored: StoredFeatures, keys: Tensor | None = None) -> None:
-    """Write a shard, whole or not at all. `keys` are (N, 16) uint8."""
-    if keys is None:
-        keys = torch.zeros(len(stored), KEY_BYTES, dtype=torch.uint8)
-    write_tensors(path, {"key": keys, "crc": stored.checksums(keys), **vars(stored)})
+Row: TypeAlias = tuple[StoredFeatures, int]
+"""One image: what holds it, and its place there."""
 
 
 class Shard:

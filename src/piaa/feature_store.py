@@ -14,7 +14,8 @@ from pathlib import Path
 from piaa.atomic import write_whole
 from piaa.encoders.base import EncoderSpec, ImageFeatures
 from piaa.errors import InputError
-from piaa.feature_shards import DamagedShardError, Shard, StoredFeatures, write_shard
+from piaa.feature_shards import DamagedShardError, Shard, StoredFeatures
+from piaa.shard_writing import write_shard
 
 SPEC_FILE = "encoder.json"
 

@@ -8,7 +8,8 @@ other.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,16 +41,24 @@ def write_tensors(
     start = 0
     for name in order:
         data = tensor_bytes(tensors[name])
-        header[name] = {
-            "dtype": _DTYPES[tensors[name].dtype],
-            "shape": list(tensors[name].shape),
-            "data_offsets": [start, start + len(data)],
-        }
+        header[name] = header_entry(tensors[name].dtype, tensors[name].shape, start)
         start += len(data)
         content.append(data)
-    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    write_whole(target, header_bytes(header), *content)
+
+
+def header_entry(dtype: torch.dtype, shape: Sequence[int], start: int) -> dict[str, Any]:
+    """What a header says of a tensor whose numbers begin at a byte after it."""
+    end = start + math.prod(shape) * dtype.itemsize
+    return {"dtype": _DTYPES[dtype], "shape": list(shape), "data_offsets": [start, end]}
+
+
+def header_bytes(entries: Mapping[str, Any], *, length: int = 0) -> bytes:
+    """A file's beginning, of at least that many bytes and a multiple of eight."""
+    text = json.dumps(entries, sort_keys=True, separators=(",", ":")).encode()
+    text = text.ljust(length - 8)
     text += b" " * (-len(text) % 8)
-    write_whole(target, len(text).to_bytes(8, "little"), text, *content)
+    return len(text).to_bytes(8, "little") + text
 
 
 def tensor_bytes(tensor: Tensor) -> memoryview:

@@ -18,12 +18,13 @@ from fake_encoder import CLASSES, ColorEncoder, squares
 from piaa import ImageFeatures, Recognizer
 from piaa.encoders.tiled import TiledEncoder
 from piaa.errors import ImageError, InputError, PiaaError, UnknownNameError
-from piaa.feature_shards import DamagedShardError, Shard, StoredFeatures, write_shard
+from piaa.feature_shards import DamagedShardError, Shard, StoredFeatures
 from piaa.images import StoredImage, open_image
 from piaa.scale import cache as cache_module
 from piaa.scale.cache import CacheWarning, FeatureCache
 from piaa.scale.cache_upkeep import describe_caches, prune_caches, verify_caches
 from piaa.scale.cached_encoder import CachedEncoder
+from piaa.shard_writing import ShardWriter, write_shard
 
 pytestmark = pytest.mark.filterwarnings("ignore::piaa.recognizer.EvidenceWarning")
 
@@ -78,6 +79,56 @@ class TestShards:
         features = replace(ColorEncoder().encode_images([squares(0, ["red"])]), placements=())
         write_shard(tmp_path / "shard", StoredFeatures.of(features))
         assert Shard(tmp_path / "shard").read().features().placements == ()
+
+    @pytest.mark.parametrize("n", [1, 3])
+    def test_numbers_of_odd_length(self, tmp_path: Path, n: int) -> None:
+        """What follows the patches begins where its numbers may, however long they are."""
+        stored = StoredFeatures(
+            cls=torch.rand(n, 5),
+            patches=torch.randint(-127, 128, (n, 7, 5), dtype=torch.int8),
+            placements=torch.rand(n, 1, 8, dtype=torch.float64),
+            grid=torch.tensor([1, 7, 1]),
+        )
+        keys = torch.randint(0, 256, (n, 16), dtype=torch.uint8)
+        write_shard(tmp_path / "shard", stored, keys)
+        shard = Shard(tmp_path / "shard")
+        found = shard.read()
+        assert all(torch.equal(value, getattr(found, name)) for name, value in vars(stored).items())
+        assert torch.equal(shard.keys, keys)
+
+    def test_pieces_are_one_shard(self, tmp_path: Path) -> None:
+        features = ColorEncoder().encode_images([squares(i, ["red", "blue"]) for i in range(5)])
+        stored = StoredFeatures.of(features)
+        keys = torch.arange(5 * 16, dtype=torch.uint8).reshape(5, 16)
+        write_shard(tmp_path / "whole", stored, keys)
+        writer = ShardWriter(tmp_path / "pieces")
+        for start, stop in ((0, 2), (2, 3), (3, 5)):
+            writer.append(stored[start:stop], keys[start:stop])
+        assert not (tmp_path / "pieces").exists()
+        writer.close()
+        assert (tmp_path / "pieces").read_bytes() == (tmp_path / "whole").read_bytes()
+
+    def test_what_goes_wrong_is_told_at_the_end(self, tmp_path: Path) -> None:
+        stored = StoredFeatures.of(ColorEncoder().encode_images([squares(0, ["red"])]))
+        writer = ShardWriter(tmp_path / "shard")
+        writer.append(None)
+        writer.append(stored)
+        with pytest.raises(TypeError):
+            writer.close()
+        ShardWriter(tmp_path / "other").append(stored)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_rows_are_joined(self) -> None:
+        features = ColorEncoder().encode_images([squares(i, ["red", "blue"]) for i in range(5)])
+        whole = StoredFeatures.of(features)
+        first, second = whole[0:3], whole[3:5]
+        order = [(second, 1), (first, 0), (first, 1), (first, 2), (second, 0), (first, 2)]
+        joined = StoredFeatures.join(order).features()
+        expected = whole.features()
+        for place, row in enumerate([4, 0, 1, 2, 3, 2]):
+            assert same(joined[place : place + 1], expected[row : row + 1])
+        alone = StoredFeatures.join([(first, row) for row in range(3)])
+        assert alone.patches.data_ptr() == first.patches.data_ptr()
 
     def test_every_bit_is_checked(self, tmp_path: Path) -> None:
         path = tmp_path / "shard"
@@ -282,6 +333,54 @@ class TestSharing:
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(PiaaError, match=r"No space left.*piaa cache prune"):
             encoder.encode_images([squares(0, ["red"])])
+
+    def test_a_disk_that_fills_under_way(
+        self, tmp_path: Path, photos: list[Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The thread that writes meets it; whoever encodes is told, and nothing is left."""
+        monkeypatch.setattr(cache_module, "SHARD_BYTES", 2 * 2000)
+        encoder = cached(tmp_path / "cache")
+        checksums = StoredFeatures.checksums
+        calls = []
+
+        def full(stored: StoredFeatures, keys: torch.Tensor) -> torch.Tensor:
+            calls.append(len(stored))
+            if len(calls) == 3:
+                raise OSError(28, "No space left on device")
+            return checksums(stored, keys)
+
+        monkeypatch.setattr(StoredFeatures, "checksums", full)
+        with pytest.raises(PiaaError, match=r"No space left.*piaa cache prune"):
+            encoder.encode_images(photos, batch_size=2)
+        monkeypatch.undo()
+        assert not list((tmp_path / "cache").rglob("*.part"))
+        assert not [problem for _, _, problem in verify_caches(tmp_path / "cache") if problem]
+        again = cached(tmp_path / "cache")
+        again.encode_images(photos, batch_size=2)
+        assert 0 < again.n_encoded < 11
+
+    def test_found_while_it_is_written(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        encoder = ColorEncoder()
+        cache = FeatureCache(encoder.spec, tmp_path / "cache")
+        features = encoder.encode_images([squares(i, ["red"]) for i in range(2)])
+        go_on = threading.Event()
+        close = ShardWriter.close
+        monkeypatch.setattr(ShardWriter, "close", lambda writer: (go_on.wait(20), close(writer))[1])
+        monkeypatch.setattr(cache_module, "SHARD_BYTES", 1)
+        stored = cache.add([b"a" * 16, b"b" * 16], features)
+        assert not list(cache.folder.glob("*.safetensors"))
+        assert len(cache) == 2
+        assert b"b" * 16 in cache
+        row = cache.get(b"b" * 16)
+        assert row == (stored, 1)
+        go_on.set()
+        cache.flush()
+        found = cache.get(b"b" * 16)
+        assert found is not None
+        assert found[0] is not stored
+        assert same(StoredFeatures.join([found]).features(), stored[1:2].features())
 
 
 class TestDamage:

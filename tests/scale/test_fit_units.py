@@ -16,10 +16,11 @@ from shaky_encoder import OtherThreads, ShakyEncoder, save_pictures, shaky_recog
 
 from piaa import Recognizer
 from piaa.encoders.base import Encoder
-from piaa.errors import InputError, PiaaError
+from piaa.errors import ArtifactError, InputError, PiaaError
+from piaa.scale import fit as fit_module
 from piaa.scale.fit import FitWork, fit_units, unfinished
 from piaa.scale.job import DamagedUnitWarning, Job
-from piaa.scale.local import Here, Processes, WorkOf, _listen, _work_off
+from piaa.scale.local import Here, Processes, WorkOf, _do_units, _listen
 from piaa.scale.sources import find_parts
 from piaa.scale.units import Unit, cut
 from piaa.scale.watching import Tally, Watch
@@ -95,6 +96,29 @@ def test_interrupted_twice(photos: Path, at_once: bytes) -> None:
     assert [(Path(name).name, reason) for name, reason in watch.skipped] == [
         ("bad.jpg", "the file is empty (0 bytes)")
     ]
+
+
+def test_a_result_that_cannot_be_written(
+    photos: Path, at_once: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread writes it while the next unit is worked on; the error is the job's."""
+    save, saved = fit_module.save_gathered, []
+
+    def full(path: Path, *what: object) -> None:
+        saved.append(path)
+        if len(saved) == 2:
+            raise ArtifactError(f"{path} cannot be written: No space left on device.")
+        save(path, *what)
+
+    monkeypatch.setattr(fit_module, "save_gathered", full)
+    watch = Tally(N, 3)
+    with pytest.raises(ArtifactError, match="No space left"):
+        fit(photos, watch=watch)
+    assert watch.finished == 1
+    monkeypatch.undo()
+    watch = Tally(N, 3)
+    assert fit(photos, watch=watch).read_bytes() == at_once
+    assert watch.earlier == 8
 
 
 def test_skipped_pictures_are_told_again_after_an_interruption(photos: Path) -> None:
@@ -187,7 +211,7 @@ class TestProcesses:
         """Its error is the job's; without a process here, as starting one takes seconds."""
         said: queue.Queue[tuple[str, object]] = queue.Queue()
         before = signal.getsignal(signal.SIGINT)
-        _work_off(
+        _do_units(
             partial(FitWork, recognizer=tmp_path, batch_size=None), failing, 1, queue.Queue(), said
         )
         signal.signal(signal.SIGINT, before)

@@ -15,15 +15,14 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import warnings
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import ChainMap, OrderedDict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-import torch
 from PIL import Image
 from torch import Tensor
 
@@ -34,11 +33,12 @@ from piaa.errors import PiaaError
 from piaa.feature_shards import (
     KEY_BYTES,
     DamagedShardError,
+    Row,
     Shard,
     Storage,
     StoredFeatures,
-    write_shard,
 )
+from piaa.scale.new_shard import NewShard
 
 SPEC_FILE: Final = "encoder.json"
 LAYOUT: Final = 1
@@ -77,8 +77,9 @@ class FeatureCache:
         self._listed: set[Path] = set()
         self._used: set[Path] = set()
         self._open: OrderedDict[Path, Shard] = OrderedDict()
-        self._waiting: dict[bytes, StoredFeatures] = {}
-        self._waiting_bytes = 0
+        self._filling: NewShard | None = None
+        self._closing: NewShard | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="piaa-features")
         with self._writing():
             self.folder.mkdir(parents=True, exist_ok=True)
             if not (self.folder / SPEC_FILE).exists():
@@ -88,55 +89,70 @@ class FeatureCache:
 
     def __len__(self) -> int:
         """Pictures in it, as far as it has looked."""
-        return len(self._places.keys() | self._waiting.keys())
+        return len(self._places.keys() | self._new().keys())
 
     def __contains__(self, key: bytes) -> bool:
         """Whether a picture's features are in it, as far as it has looked."""
-        return key in self._waiting or key in self._places
+        return key in self._new() or key in self._places
 
     def refresh(self) -> None:
         """Look for shards that others have written."""
         for path in sorted(set(self.folder.glob("*.safetensors")) - self._listed):
             self._list(path)
 
-    def get(self, key: bytes) -> StoredFeatures | None:
+    def get(self, key: bytes) -> Row | None:
         """One picture's features; None if they are not here (any more), or damaged."""
-        if key in self._waiting:
-            return self._waiting[key]
+        if (row := self._new().get(key)) is not None:
+            return row
         while key in self._places:
-            path, row = self._places[key]
+            path, place = self._places[key]
             try:
                 self._use(path)
-                return self._shard(path).read(row, row + 1)
+                return self._shard(path).read(place, place + 1), 0
             except DamagedShardError as error:
                 self._drop(path, error)
         return None
 
-    def add(self, keys: list[bytes], features: ImageFeatures) -> StoredFeatures:
-        """Keep features under their keys; gives them as they will be found. `flush` writes them."""
+    def add(self, keys: Sequence[bytes], features: ImageFeatures) -> StoredFeatures:
+        """Keep features under their keys; gives them as they will be found.
+
+        A thread writes them meanwhile; they are sure to be on disk after `flush`.
+        """
         stored = StoredFeatures.of(features, self.storage)
-        for row, key in enumerate(keys):
-            self._waiting[key] = stored[row : row + 1]
-        self._waiting_bytes += stored.bytes
-        if self._waiting_bytes >= SHARD_BYTES:
-            self.flush()
+        self._keep(keys, stored)
         return stored
 
     def flush(self) -> None:
-        """Write what was added to a shard."""
-        if not self._waiting:
-            return
-        path = self.folder / f"{secrets.token_hex(8)}.safetensors"
-        keys = torch.frombuffer(bytearray(b"".join(self._waiting)), dtype=torch.uint8)
-        with self._writing():
-            write_shard(
-                path,
-                StoredFeatures.concatenate(list(self._waiting.values())),
-                keys.reshape(-1, KEY_BYTES),
-            )
-        self._places |= {key: (path, row) for row, key in enumerate(self._waiting)}
-        self._listed.add(path)
-        self._waiting, self._waiting_bytes = {}, 0
+        """Have everything that was added on disk."""
+        self._complete()
+        self._settle()
+
+    def _new(self) -> ChainMap[bytes, Row]:
+        """What is not known to be on disk yet."""
+        return ChainMap(*(shard.rows for shard in (self._filling, self._closing) if shard))
+
+    def _keep(self, keys: Sequence[bytes], stored: StoredFeatures) -> None:
+        if self._filling is None:
+            with self._writing():
+                self._filling = NewShard(self.folder, self._thread)
+        self._filling.add(keys, stored)
+        if self._filling.bytes >= SHARD_BYTES:
+            self._complete()
+
+    def _complete(self) -> None:
+        """Have the new shard completed; so that there is only one such, wait for the one before."""
+        self._settle()
+        if self._filling is not None:
+            self._filling.close()
+            self._closing, self._filling = self._filling, None
+
+    def _settle(self) -> None:
+        """Wait for the shard that is being completed. What cannot be written is told here, and forgotten."""
+        shard, self._closing = self._closing, None
+        if shard is not None:
+            with self._writing():
+                self._places |= shard.wait()
+            self._listed.add(shard.path)
 
     def _list(self, path: Path) -> None:
         try:
@@ -170,8 +186,9 @@ class FeatureCache:
         self._places = {key: place for key, place in self._places.items() if place[0] != path}
         if not path.exists():  # pruned by another process
             return
-        sound = dict(_sound_rows(path))
-        self._waiting |= sound
+        sound = list(_sound_rows(path))
+        for key, stored in sound:
+            self._keep([key], stored)
         self.flush()
         path.unlink(missing_ok=True)
         warnings.warn(

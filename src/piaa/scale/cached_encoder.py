@@ -16,13 +16,13 @@ from torch import Tensor
 from piaa.encoders.base import Encoder, ImageFeatures
 from piaa.encoders.wrapping import WrappedEncoder
 from piaa.errors import ImageError, InputError
-from piaa.feature_shards import StoredFeatures
+from piaa.feature_shards import Row, StoredFeatures
 from piaa.images import ImageSource, OnError, StoredImage, open_image, read_bytes
 from piaa.images.opening import describe_source, source_name
 from piaa.scale.cache import FeatureCache, picture_key, pixels_key
 from piaa.scale.read_images import ReadImage
 
-WINDOW_BATCHES, WINDOW_IMAGES = 16, 256
+WINDOW_BATCHES, WINDOW_IMAGES = 32, 512
 """Pictures looked up before the first of them is handed out: so many batches, at most so many pictures."""
 _BATCH: Final = 8
 _READERS: Final = 4
@@ -38,7 +38,7 @@ class _Entry:
     index: int
     source: ImageSource
     key: bytes = b""
-    stored: StoredFeatures | None = None
+    stored: Row | None = None
     error: ImageError | None = None
     twin: _Entry | None = None
 
@@ -96,7 +96,7 @@ class CachedEncoder(WrappedEncoder):
         self.cache.refresh()
         window = max(size, min(WINDOW_BATCHES * size, WINDOW_IMAGES // size * size))
         entries = (_Entry(index, source) for index, source in enumerate(images))
-        ready: list[StoredFeatures] = []
+        ready: list[Row] = []
         try:
             while some := list(islice(entries, window)):
                 for stored in self._window(some, size, on_error):
@@ -109,14 +109,14 @@ class CachedEncoder(WrappedEncoder):
         finally:
             self.cache.flush()
 
-    def _features(self, ready: Sequence[StoredFeatures]) -> ImageFeatures:
-        features = StoredFeatures.concatenate(ready).features()
+    def _features(self, ready: Sequence[Row]) -> ImageFeatures:
+        features = StoredFeatures.join(ready).features()
         patches = features.patches.to(self.device)
         return replace(features, cls=features.cls.to(self.device), patches=patches)
 
     def _window(
         self, entries: Sequence[_Entry], size: int, on_error: OnError | None
-    ) -> Iterator[StoredFeatures]:
+    ) -> Iterator[Row]:
         """Features of some pictures in order; errors are told where they come in that order.
 
         New pictures go through the encoder as one stream, so that it decodes ahead. Where a run was
@@ -151,14 +151,12 @@ class CachedEncoder(WrappedEncoder):
                 done += 1
             stored = self.cache.add([entry.key for entry in encoded], batch)
             for row, entry in enumerate(encoded):
-                entry.stored = stored[row : row + 1]
+                entry.stored = (stored, row)
             self.n_encoded += len(encoded)
             yield from self._settled(waiting, on_error)
         yield from self._settled(waiting, on_error)
 
-    def _settled(
-        self, waiting: deque[_Entry], on_error: OnError | None
-    ) -> Iterator[StoredFeatures]:
+    def _settled(self, waiting: deque[_Entry], on_error: OnError | None) -> Iterator[Row]:
         """Take from the front what has its features, or its error."""
         while waiting:
             entry = waiting[0]

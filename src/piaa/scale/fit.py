@@ -17,7 +17,7 @@ from piaa.recognizer import Recognizer
 from piaa.saving import as_artifact
 from piaa.scale.fit_state import load_gathered, save_gathered
 from piaa.scale.job import Job, discard, open_job
-from piaa.scale.local import Engine, Here
+from piaa.scale.local import Engine, Here, Worked
 from piaa.scale.unit_images import UnitImages
 from piaa.scale.units import Readable, Unit
 from piaa.scale.watching import Watch
@@ -52,9 +52,13 @@ def fit_units(
         todo = [unit for unit in job.units if not _take_over(job, unit, total, watch)]
         work_of = partial(FitWork, recognizer=job.recognizer, batch_size=batch_size)
         engine = engine or Here()
-        engine.run(work_of, recognizer.encoder, job, todo, watch)
-        for path in engine.reduce(merge_results, job, [job.result(unit) for unit in todo]):
-            total.merge(_load(path, total)[0])
+        work = engine.run(work_of, recognizer.encoder, job, todo, watch)
+        if isinstance(work, FitWork):
+            work.total.merge(total)  # the smaller into the larger
+            total = work.total
+        else:
+            for path in engine.reduce(merge_results, job, [job.result(unit) for unit in todo]):
+                total.merge(_load(path, total)[0])
         if total.n_images == 0:
             job.remove()
             raise InputError(
@@ -78,26 +82,28 @@ def unfinished(out: Path) -> Path:
 
 
 class FitWork:
-    """Gathers a unit's banks and sample, less what cannot matter beside the units before."""
+    """Gathers a unit's banks and sample, less what cannot matter beside the units before.
+
+    Attributes:
+        total: of the units so far.
+    """
 
     def __init__(self, encoder: Encoder, *, recognizer: Path, batch_size: int | None) -> None:
         self._encoder, self._batch_size = encoder, batch_size
         begun = Recognizer.load(recognizer, encoder)
-        # Only to tell what cannot matter. Leaving it out changes no bit of the final result: what
-        # it turns away is beaten by K vectors that are in the files of the same job.
-        self._before = Gathered(begun.text, begun.config)
+        # What it turns away is beaten by K vectors that are in the files of the same job: leaving it out
+        # changes no bit of the final result.
+        self.total = Gathered(begun.text, begun.config)
 
-    def __call__(self, unit: Readable, target: Path, watch: Watch) -> int:
+    def __call__(self, unit: Readable, target: Path, watch: Watch) -> Worked:
         images = UnitImages(unit, watch)
-        gathered = self._before.successor()
+        gathered = self.total.successor()
         for batch, _ in images.batches(self._encoder, batch_size=self._batch_size):
             with images.timed("learn", len(batch)):
                 gathered.add(batch)
-        with images.timed("save", images.count):
-            save_gathered(target, gathered, images.facts())
         with images.timed("learn", 0):
-            self._before.merge(gathered)
-        return images.count
+            self.total.merge(gathered)
+        return Worked(images.count, partial(save_gathered, target, gathered, images.facts()))
 
 
 def _take_over(job: Job, unit: Unit, total: Gathered, watch: Watch) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import queue
 import signal
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -18,11 +20,39 @@ from piaa.scale.units import Readable, Unit
 from piaa.scale.watching import Watch
 
 
-class Work(Protocol):
-    """What is done with a unit: `target` is its result, written whole or not at all."""
+@dataclass(frozen=True)
+class Worked:
+    """What came of a unit of so many pictures; `write` writes it, whole or not at all.
 
-    def __call__(self, unit: Readable, target: Path, watch: Watch) -> int:
-        """Returns how many pictures went into the result."""
+    That may happen in a thread while the next unit is worked on.
+    """
+
+    images: int
+    write: Callable[[], None]
+
+    def finish(self) -> Saved:
+        """Write the result."""
+        start = time.perf_counter()
+        self.write()
+        return Saved(self.images, time.perf_counter() - start)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A unit that is done: its pictures, and the seconds that it took to write what came of them."""
+
+    images: int
+    seconds: float
+
+    def tell(self, watch: Watch) -> None:
+        watch.spend("save", self.seconds, self.images)
+        watch.finish(self.images)
+
+
+class Work(Protocol):
+    """What is done with a unit: `target` is where its result goes."""
+
+    def __call__(self, unit: Readable, target: Path, watch: Watch) -> Worked: ...
 
 
 WorkOf: TypeAlias = Callable[[Encoder], Work]
@@ -35,12 +65,15 @@ class Engine(Protocol):
 
     def run(
         self, work_of: WorkOf, encoder: Encoder, job: Job, units: Sequence[Unit], watch: Watch
-    ) -> None:
+    ) -> Work | None:
         """Do all the units; `watch` is told in this process of what happens in any.
 
         Args:
             work_of: makes the work that an encoder does; can be sent to another process.
             encoder: of this process.
+
+        Returns:
+            The work that did every unit, if it is here: it may know what they come to.
         """
 
     def reduce(self, combine: Combine, job: Job, results: Sequence[Path]) -> Sequence[Path]:
@@ -52,13 +85,51 @@ class Here:
 
     def run(
         self, work_of: WorkOf, encoder: Encoder, job: Job, units: Sequence[Unit], watch: Watch
-    ) -> None:
+    ) -> Work:
         work = work_of(encoder)
-        for unit in units:
-            watch.finish(work(unit, job.result(unit), watch))
+        _work_off(work, ((unit, job.result(unit)) for unit in units), watch)
+        return work
 
     def reduce(self, combine: Combine, job: Job, results: Sequence[Path]) -> Sequence[Path]:  # noqa: ARG002
         return results  # whoever reads them adds them up as fast
+
+
+def _work_off(work: Work, tasks: Iterable[tuple[Unit, Path]], watch: Watch) -> None:
+    """Do units one after the other; the result of each is written while the next is worked on."""
+    with ThreadPoolExecutor(1, thread_name_prefix="piaa-results") as thread:
+        behind = _Behind(watch)
+        for unit, target in tasks:
+            worked = work(unit, target, behind)
+            behind.wait()
+            behind.saving = thread.submit(worked.finish)
+        behind.wait()
+
+
+class _Behind:
+    """A `Watch` that also tells of the unit before, as soon as its result is on disk."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self.saving: Future[Saved] | None = None
+
+    def wait(self) -> None:
+        if self.saving is not None:
+            saved, self.saving = self.saving.result(), None
+            saved.tell(self._watch)
+
+    def advance(self, images: int) -> None:
+        if self.saving is not None and self.saving.done():
+            self.wait()
+        self._watch.advance(images)
+
+    def skip(self, name: str, reason: str) -> None:
+        self._watch.skip(name, reason)
+
+    def spend(self, stage: str, seconds: float, images: int) -> None:
+        self._watch.spend(stage, seconds, images)
+
+    def finish(self, images: int, *, earlier: bool = False) -> None:
+        self._watch.finish(images, earlier=earlier)
 
 
 @dataclass(frozen=True)
@@ -96,7 +167,7 @@ class Processes:
             todo.put((unit, job.result(unit)))
         workers = [
             context.Process(
-                target=_work_off,
+                target=_do_units,
                 args=(work_of, self.make_encoder, self.threads, todo, said),
                 daemon=True,
             )
@@ -138,7 +209,7 @@ def _listen(
         units -= what == "finish"
 
 
-def _work_off(
+def _do_units(
     work_of: WorkOf,
     make_encoder: Callable[[], Encoder],
     threads: int,
@@ -151,10 +222,7 @@ def _work_off(
     torch.set_num_threads(threads)
     watch = Messages(said)
     try:
-        work = work_of(make_encoder())
-        while (task := todo.get()) is not None:
-            unit, target = task
-            watch.finish(work(unit, target, watch))
+        _work_off(work_of(make_encoder()), iter(todo.get, None), watch)
     except PiaaError as error:
         said.put(("error", PiaaError(str(error))))
 

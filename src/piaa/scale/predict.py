@@ -18,7 +18,7 @@ from piaa.images.placement import Size
 from piaa.recognizer import Recognizer
 from piaa.scale.fit import recognizer_options
 from piaa.scale.job import discard, open_job
-from piaa.scale.local import Engine, Here
+from piaa.scale.local import Engine, Here, Worked
 from piaa.scale.unit_images import UnitImages
 from piaa.scale.units import Readable, Unit
 from piaa.scale.watching import Watch
@@ -97,16 +97,14 @@ class PredictWork:
         self._recognizer, self._batch_size = Recognizer.load(recognizer, encoder), batch_size
         self._threshold, self._top_k = threshold, top_k
 
-    def __call__(self, unit: Readable, target: Path, watch: Watch) -> int:
+    def __call__(self, unit: Readable, target: Path, watch: Watch) -> Worked:
         images = UnitImages(unit, watch)
         lines: list[bytes] = []
         encoder = self._recognizer.encoder
         for features, sources in images.batches(encoder, batch_size=self._batch_size):
             with images.timed("score", len(features)):
                 lines += self._lines(features, sources)
-        with images.timed("save", images.count):
-            _write(target, lines, images.facts())
-        return images.count
+        return Worked(images.count, partial(_write, target, lines, images.facts()))
 
     def _lines(self, features: ImageFeatures, sources: Sequence[str | None]) -> Iterator[bytes]:
         predictions = self._recognizer.stream(

@@ -191,7 +191,8 @@ class Actor:
             self._said.put(("ready", ()))
             while True:
                 unit, target = self._todo.get()
-                self._watch.finish(work(unit, target, self._watch))
+                # At once: what is said next must be of the next unit.
+                work(unit, target, self._watch).finish().tell(self._watch)
 
     @contextmanager
     def _errors_said(self) -> Iterator[None]:
