@@ -74,6 +74,11 @@ class TestRoundTrip:
         loaded = Recognizer.load(tmp_path / "model", ColorEncoder())
         assert torch.equal(scores(loaded), scores(recognizer))
 
+    def test_no_text_is_encoded(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A text encoder may be slow to load, or not there at all."""
+        monkeypatch.delattr(ColorEncoder, "encode_text")
+        assert len(scores(Recognizer.load(path, ColorEncoder()))) == 24
+
     def test_before_fit(self, tmp_path: Path) -> None:
         recognizer = Recognizer(ColorEncoder(), CLASSES)
         recognizer.save(tmp_path / "model")

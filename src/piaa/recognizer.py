@@ -61,11 +61,17 @@ class Recognizer:
         if tiles is not None:
             tiles = tiles if isinstance(tiles, Tiles) else Tiles(rows=tiles, columns=tiles)
             encoder = TiledEncoder(encoder, tiles)
-        self.encoder = encoder
-        self.classes = ClassList.of(classes)
-        self.config = config or Config.auto()
-        self.template = encoder.prompt_template if template is None else template
-        self.text = encode_classes(encoder, self.classes, self.template)
+        listed = ClassList.of(classes)
+        template = encoder.prompt_template if template is None else template
+        text = encode_classes(encoder, listed, template)
+        self._begin(encoder, listed, config or Config.auto(), template, text)
+
+    def _begin(
+        self, encoder: Encoder, classes: ClassList, config: Config, template: str, text: Tensor
+    ) -> None:
+        """As `__init__`, with the classes encoded already: a saved recognizer needs no text encoder."""
+        self.encoder, self.classes, self.config = encoder, classes, config
+        self.template, self.text = template, text
         self.features: FeatureStore | None = None
         self._gathered: Gathered | None = None
         self._fitted: Fitted | None = None

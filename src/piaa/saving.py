@@ -103,10 +103,10 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
     _check_tensors(tensors, len(classes), encoder.spec.dim, fitted=report is not None)
     if report is not None and tuple(row.name for row in report.classes) != classes.names:
         raise InputError("its report is of other classes")
-    recognizer = Recognizer(
-        encoder, classes, config=Config.from_dict(header["config"]), template=header["template"]
-    )
-    recognizer.text = tensors["text"].to(encoder.device)
+    config, template = Config.from_dict(header["config"]), header["template"]
+    classes.prompts(template)  # refuses what is no template
+    recognizer = Recognizer.__new__(Recognizer)
+    recognizer._begin(encoder, classes, config, template, tensors["text"].to(encoder.device))
     classifier = None
     if report is not None:
         classifier = _classifier(tensors, "classifier", encoder.device)
