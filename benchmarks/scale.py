@@ -1,10 +1,10 @@
 """Jobs in units against a plain loop: one and two processes, kept features, Ray; throughput and memory.
 
-    python benchmarks/scale.py [--images 20000] [--size 96] [--rounds 1] [--only plain units ...]
+    python benchmarks/scale.py [--images 20000] [--size 320] [--rounds 1] [--only plain units ...]
 
 Learns 20 classes from JPEGs of 160 x 120 pixels that it makes, with the embedded encoder `lite-fast`, one
-thread in each process. By default the encoder looks at 96 x 96 pixels and not at its usual 320 x 320, which
---size 320 asks for: that takes a tenth of the time, and makes everything around it weigh ten times as much.
+thread in each process. With --size 96 the encoder looks at 96 x 96 pixels and not at its usual 320 x 320: that
+takes a tenth of the time (all ways at 320 take two hours), and everything around it weighs ten times as much.
 Every run is a process of its own; its seconds are those of learning, from the first file to the saved model,
 without imports and loading weights; with Ray and two processes they include those of the workers. Memory
 is the most that the process and all it started held at a time, shared pages counted once. What is compared
@@ -199,7 +199,7 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--images", type=int, default=20_000)
-    parser.add_argument("--size", type=int, default=96)
+    parser.add_argument("--size", type=int, default=320)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=KINDS, default=list(KINDS))
     options = parser.parse_args()
