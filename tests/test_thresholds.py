@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from piaa.thresholds import best_thresholds, estimate_thresholds
+from piaa.thresholds import best_thresholds, claimed, estimate_thresholds
 
 SHARES = (0.04, 0.1, 0.3, 0.6)
 
@@ -86,3 +86,52 @@ class TestWithLabels:
             scores = torch.stack([low, high])[:, None]
             found = best_thresholds(scores, torch.tensor([[False], [True]]))
             assert (scores >= found).flatten().tolist() == [False, True]
+
+
+class TestLookAlikes:
+    def world(self, n: int = 600) -> tuple[torch.Tensor, torch.Tensor]:
+        """Scores of six classes: the first two are look-alikes, and every image holds one at most."""
+        generator = torch.Generator().manual_seed(4)
+        kind = torch.randint(10, (n,), generator=generator)
+        holds = torch.nn.functional.one_hot(kind, 10)[:, :6].bool()
+        scores = torch.randn(n, 6, generator=generator) + 6 * holds
+        scores[:, 1] += 4 * holds[:, 0]
+        scores[:, 0] += 4 * holds[:, 1]
+        return scores, holds
+
+    def test_who_claims_what(self) -> None:
+        scores, holds = self.world()
+        lost = claimed(scores)
+        assert not lost[:, 2:].any()
+        assert lost[holds[:, 0], 1].float().mean() > 0.4
+        assert lost[holds[:, 0], 0].float().mean() < 0.05
+
+    def test_a_plain_transcription(self) -> None:
+        scores, _ = self.world(200)
+        z = (scores - scores.mean(0)) / scores.std(0, unbiased=False)
+        alike = torch.corrcoef(scores.T) > 0.5
+        for image in range(len(scores)):
+            for column in range(6):
+                others = [o for o in range(6) if o != column and alike[column, o]]
+                above = any(z[image, o] > z[image, column] + 0.75 for o in others)
+                assert bool(claimed(scores)[image, column]) == above
+
+    def test_thresholds_do_not_count_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A mixture of one class's own scores takes the other's images for likely ones."""
+        scores, holds = self.world()
+        known = f1(scores >= estimate_thresholds(scores)[0], holds)
+        monkeypatch.setattr("piaa.thresholds.ALIKE", 1.0)
+        unknown = f1(scores >= estimate_thresholds(scores)[0], holds)
+        assert (known[:2] > unknown[:2] + 0.02).all()
+        assert torch.equal(known[2:], unknown[2:])
+
+    def test_chance_makes_no_look_alikes(self) -> None:
+        noise = torch.randn(25, 200, generator=torch.Generator().manual_seed(0))
+        strict = claimed(noise).any(0).float().mean()
+        assert strict < 0.2  # at a correlation of 0.5 it would be nearly all
+
+    def test_many_classes_in_blocks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        scores, _ = self.world()
+        whole = claimed(scores)
+        monkeypatch.setattr("piaa.thresholds._CLASSES_AT_ONCE", 1)
+        assert torch.equal(claimed(scores), whole)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from piaa.mixtures import standardize
 from piaa.weighting import (
     agreement,
     gain,
     purified_share,
     ramp,
-    standardize,
     weigh,
     with_whole,
 )
@@ -92,3 +92,17 @@ def test_purification_is_mixed_in_where_it_splits_better(
 ) -> None:
     first, second = scores(300, 6, seed=20, split=plain), scores(300, 6, seed=21, split=purified)
     assert purified_share(first, second) == share
+
+
+def test_a_class_that_others_always_outdo_is_taken_for_absent() -> None:
+    """It is never in the images; its text scores are highest where another class is."""
+    text, crossfit, cls = (scores(400, 8, seed=seed, split=6.0) for seed in (11, 12, 13))
+    for branch, noise in ((text, 14), (crossfit, 15), (cls, 16)):
+        generator = torch.Generator().manual_seed(noise)
+        branch[:, 7] = 0.6 * branch[:, 0] + torch.randn(400, generator=generator)
+    absent = torch.arange(400) % 8 == 7
+    weights = weigh(text[~absent], crossfit[~absent], cls[~absent], torch.ones(8))
+    assert weights.presence[7] < 0.3
+    assert weights.presence[:7].min() > 0.8
+    # A little is left to it, for it may be one that is hard to see.
+    assert 0 <= weights.learned[7] < 0.3 * weights.learned[:7].min()

@@ -49,6 +49,11 @@ class Mixture:
         return 0.5 * (self.low + self.high) - torch.logit(self.share) / self.slope
 
 
+def standardize(scores: Tensor) -> Tensor:
+    """Columns of (n, C) with mean 0 and variance 1; a constant column becomes 0."""
+    return (scores - scores.mean(0)) / scores.std(0, unbiased=False).clamp_min(1e-6)
+
+
 def fit_mixture(scores: Tensor) -> Mixture:
     """EM on the columns of scores (n, C). A constant column gives two equal components."""
     x = scores.double()

@@ -7,12 +7,17 @@ import math
 import torch
 from torch import Tensor
 
-from piaa.mixtures import Mixture, fit_mixture
+from piaa.mixtures import Mixture, fit_mixture, standardize
 
 # Below this many images a class's own mixture is noise, and all classes are pooled.
 LEAST_IMAGES = 20
 # Gain of a class's mixture (nats an image) at which its own cut outweighs the pooled one 3 to 1.
 TYPICAL_GAIN = 0.005
+# Correlation over the images above which two classes are look-alikes; with few it must be beyond chance,
+ALIKE, CHANCE = 0.5, 3.0
+# and standard deviations by which one of them must stand out more in an image to claim it from the other.
+CLAIM = 0.75
+_CLASSES_AT_ONCE = 256
 
 
 def estimate_thresholds(
@@ -22,9 +27,10 @@ def estimate_thresholds(
 
     scores is (n, C) float32 over n unlabelled images. The two-component mixture of a class's scores gives
     every image a probability to hold the class, and so every cut an expected F1; the best cut is taken. It
-    lies below the point where both components are equally likely, as F1 wants. A second cut comes from one
-    mixture of all classes' scores. The less a class's own scores split in two (an absent class is one lump
-    of noise), the more the pooled cut counts, up to half.
+    lies below the point where both components are equally likely, as F1 wants. An image that a look-alike
+    claims (a sheep among cows) is not expected to hold the class: a mixture of one class's scores counts it
+    as a likely one. A second cut comes from one mixture of all classes' scores. The less a class's own scores
+    split in two (an absent class is one lump of noise), the more the pooled cut counts, up to half.
 
     presence (C,) in [0, 1] tells how far the images seem to hold a class at all. One that they do not hold
     must not be cut at the top of its own noise: it needs the pooled cut at least.
@@ -36,7 +42,7 @@ def estimate_thresholds(
     else:
         own = fit_mixture(scores)
         trust = (0.5 + 0.5 * own.gain / (own.gain + TYPICAL_GAIN)).float()
-        thresholds = trust * _best_expected_f1(scores, own) + (1 - trust) * level
+        thresholds = trust * _best_expected_f1(scores, own, claimed(scores)) + (1 - trust) * level
     if presence is not None:
         lifted = thresholds.clamp_min(level)
         thresholds = presence * thresholds + (1 - presence) * lifted
@@ -54,9 +60,29 @@ def _slope(margins: Tensor) -> float:
     return math.log(99) / surest if surest > 1e-6 else 1.0
 
 
-def _best_expected_f1(scores: Tensor, mixture: Mixture) -> Tensor:
-    """The score of each column of (n, C) to cut at for the highest expected F1, (C,) float32."""
+def claimed(scores: Tensor) -> Tensor:
+    """(n, C) bool: images in which a look-alike of the class stands out more than the class does."""
+    z = standardize(scores)
+    least = max(ALIKE, CHANCE / math.sqrt(len(scores)))
+    lost = torch.zeros_like(scores, dtype=torch.bool)
+    for start in range(0, scores.shape[1], _CLASSES_AT_ONCE):
+        block = range(start, min(start + _CLASSES_AT_ONCE, scores.shape[1]))
+        alike = z[:, start : block.stop].T @ z / len(z) > least
+        alike[torch.arange(len(block)), torch.arange(start, block.stop)] = False
+        for row in alike.any(1).nonzero().flatten().tolist():
+            other = z[:, alike[row]].amax(1)
+            lost[:, block[row]] = other > z[:, block[row]] + CLAIM
+    return lost
+
+
+def _best_expected_f1(scores: Tensor, mixture: Mixture, lost: Tensor | None = None) -> Tensor:
+    """The score of each column of (n, C) to cut at for the highest expected F1, (C,) float32.
+
+    lost (n, C) bool: images that do not hold the class, whatever the mixture says.
+    """
     holds = torch.sigmoid(mixture.slope * (scores.double() - mixture.crossing)).nan_to_num(0.5)
+    if lost is not None:
+        holds = holds.masked_fill(lost, 0)
     order = scores.sort(dim=0, descending=True)
     hits = holds.gather(0, order.indices).cumsum(0)
     ranks = torch.arange(1, len(scores) + 1, dtype=torch.float64, device=scores.device)[:, None]

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from piaa.mixtures import fit_mixture
+from piaa.mixtures import fit_mixture, standardize
 
 # None of these is set per data set; docs/method.md shows how little the result depends on each.
 GLOBAL_SHARE = 0.5  # weight of g where it is as informative as T
@@ -44,12 +44,19 @@ CLEAR = (0.6, 1.0)  # gain of X in nats an image from which, and to which, a cla
 MOST_CLEAR = (0.6, 0.8)  # share of such classes that vouches for the rest
 OUTDONE = (2.0, 3.0)  # median ratio of gains, X to T or g, at which that branch gives up its share
 PRESENT = (1.15, 1.6)  # agreement of T and g on a class, 2 at most, between absent and present
+FIRST = (
+    0.5,
+    0.8,
+)  # share of T's highest images in which g finds no other class more likely, relative
 GHOST = (
     0.6,
     0.9,
 )  # correlation with a class that agrees better with its text, at which X finds that one
-FOR_LEARNED = (0.0, 0.45)  # presence that G needs,
-FOR_WHOLE = (0.55, 1.0)  # and that h needs, which knows nothing but what it was taught
+BORNE_OUT = (0.7, 0.8)  # correlation of X with g, which it has learnt nothing from, that settles it
+FOR_LEARNED = (0.5, 0.8)  # presence that G needs,
+DOUBTED = 0.2  # share of G's weight that a class keeps which seems absent, and may be hard to see
+FOR_WHOLE = (0.5, 0.8)  # and that h needs, which knows nothing but what it was taught
+FOR_OWN_CUT = (0.0, 0.45)  # presence that a threshold needs to lie below that of all classes
 HALF_AGREEMENT = 0.35  # correlation of h with the rest at which it gets half of its share
 
 
@@ -98,11 +105,18 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
     clear = torch.maximum(clear, ramp(clear.mean(), MOST_CLEAR))
     by_text = _top_agreement(text, cls) + _relative(agreement(text, cls)) - 0.5 * twin
     known = share_of_cls / GLOBAL_SHARE
-    presence = known * ramp(by_text, PRESENT) + (1 - known) * ramp(confidence, (0.5, 0.9))
+    # With g as it is, not standardized: even the highest images of an absent class are others' by far. That
+    # says nothing where g cannot tell classes apart, and no class is its first choice.
+    first = _first_choice(text, cls, min(_tail_count(n), max(2, n // n_classes)))
+    able = 0.5 * first.quantile(0.9)
+    agreed = (1 - able) * ramp(by_text, PRESENT) + able * ramp(first, FIRST)
+    agreed = torch.maximum(agreed, ramp(agreement(cls, crossfit), BORNE_OUT))
+    presence = known * agreed + (1 - known) * ramp(confidence, (0.5, 0.9))
     presence = torch.maximum(presence, clear)
 
     trust = min(1.0, mean_gap(crossfit) / max(mean_gap(text), 1e-6)) ** DOUBT
-    evidence = _evidence(text, crossfit, clear) * ramp(presence, FOR_LEARNED)
+    held = DOUBTED + (1 - DOUBTED) * ramp(presence, FOR_LEARNED)
+    evidence = _evidence(text, crossfit, clear) * held
     learned = LEARNED_SHARE * clear.clamp_min(trust) * evidence
     weights = {"T": 1 - share_of_cls - learned, "g": torch.full((n_classes,), share_of_cls)}
     for name, weight in weights.items():
@@ -134,7 +148,7 @@ def with_whole(weights: BranchWeights, others: Tensor, crossfit: Tensor) -> Bran
 
 def held_at_all(weights: BranchWeights) -> Tensor:
     """(C,) in [0, 1]: 0 for classes that are surely not in the collection."""
-    return ramp(weights.presence, FOR_LEARNED)
+    return ramp(weights.presence, FOR_OWN_CUT)
 
 
 def purified_share(plain: Tensor, purified: Tensor) -> float:
@@ -145,11 +159,6 @@ def purified_share(plain: Tensor, purified: Tensor) -> float:
     """
     ratio = float(gain(purified).mean()) / max(float(gain(plain).mean()), 1e-3)
     return 0.5 * float(ramp(torch.tensor(ratio), (1.0, 1.08)))
-
-
-def standardize(scores: Tensor) -> Tensor:
-    """Columns of (n, C) with mean 0 and variance 1; a constant column becomes 0."""
-    return (scores - scores.mean(0)) / scores.std(0, unbiased=False).clamp_min(1e-6)
 
 
 def agreement(first: Tensor, second: Tensor) -> Tensor:
@@ -230,6 +239,10 @@ def _twin(text: Tensor, crossfit: Tensor) -> Tensor:
 
 def _top_agreement(text: Tensor, cls: Tensor) -> Tensor:
     """(C,): of the images that T ranks highest for a class, the relative share that g gives it too."""
-    top = text.topk(_tail_count(len(text)), dim=0).indices
-    best = standardize(cls).argmax(dim=1)
-    return _relative((best[top] == torch.arange(text.shape[1])).float().mean(0))
+    return _relative(_first_choice(text, standardize(cls), _tail_count(len(text))))
+
+
+def _first_choice(text: Tensor, cls: Tensor, count: int) -> Tensor:
+    """(C,): of the `count` images that T ranks highest for a class, the share in which it is g's highest."""
+    top = text.topk(count, dim=0).indices
+    return (cls.argmax(dim=1)[top] == torch.arange(text.shape[1])).float().mean(0)
