@@ -3,8 +3,8 @@
     python benchmarks/scale.py [--images 20000] [--size 320] [--rounds 1] [--only plain units ...]
 
 Learns 20 classes from JPEGs of 160 x 120 pixels that it makes, with the embedded encoder `lite-fast`, one
-thread in each process. With --size 96 the encoder looks at 96 x 96 pixels and not at its usual 320 x 320: that
-takes a tenth of the time (all ways at 320 take two hours), and everything around it weighs ten times as much.
+thread in each process. With --size 96 the encoder looks at 96 x 96 pixels, not at its usual 320 x 320: that
+takes a tenth of the time (all ways at 320 take hours), and everything around it weighs ten times as much.
 Every run is a process of its own; its seconds are those of learning, from the first file to the saved model,
 without imports and loading weights; with Ray and two processes they include those of the workers. Memory
 is the most that the process and all it started held at a time, shared pages counted once. What is compared
