@@ -103,7 +103,7 @@ def _extrapolate(work: Callable[[Any], object], images: Sequence[Any], total: in
     )
     short, long = _time(partial(work, images[:half])), _time(partial(work, images))
     each = max(0.0, long - short) / max(1, n_all - n_half)
-    return short + each * (total - n_half)
+    return short + each * max(0, total - n_half)
 
 
 def _time(work: Callable[[], object]) -> float:
