@@ -9,12 +9,13 @@ Every run is a process of its own; its seconds are those of learning, from the f
 without imports and loading weights; with Ray and two processes they include those of the workers. Memory
 is the most that the process and all it started held at a time, shared pages counted once. What is compared
 was measured in one run of this script; the best round counts. The plain loop, units and kept features, whose
-difference is smaller than the machine's moods, take turns of a few seconds: two wait while one works.
+difference is smaller than the machine's moods, take turns of less than a second: two wait while one works.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import math
 import os
@@ -129,6 +130,9 @@ class Fit:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0
         )
+        atexit.register(
+            self._process.kill
+        )  # if another one fails, one that waits would wait for ever
         self._seconds, self._most, self._begun = 0.0, 0, False
         self.result: dict[str, Any] | None = None
         if self._line() != b"ready":
