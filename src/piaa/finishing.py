@@ -32,6 +32,8 @@ _IMAGES_AT_ONCE = 32
 # Of the regrouping that `Config.purify = "auto"` may mix in: the published code's for COCO. The softmax is
 # then nearly flat, and no class loses its whole bank.
 _PURIFY_SCALE = 0.01
+# Of the entropy that patches are matched to: many a patch shows no class at all, but hardly a whole image.
+_WHOLE_IMAGE = 0.75
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class Finisher:
         scales = Scales(
             text=self._match(rows @ self.text.T),
             learned=learned.scale,
-            cls=self._match(self.cls @ self.text.T),
+            cls=self._match(self.cls @ self.text.T, _WHOLE_IMAGE),
         )
         text = self._over_sample(lambda patches: text_branch(patches, self.text, scales.text))
         cls = cls_branch(self.cls, self.text, scales.cls).cpu()
@@ -210,11 +212,11 @@ class Finisher:
     def _with_scale(self, classifier: Classifier) -> Learned:
         return Learned(classifier, self._match(classifier.scores(self._scale_rows())))
 
-    def _match(self, logits: Tensor) -> float:
+    def _match(self, logits: Tensor, share: float = 1.0) -> float:
         if logits.shape[1] == 1:
             spread = float(logits.std(unbiased=False))
             return 1 / spread if spread > 1e-6 else 1.0  # of a single image there is none
-        return match_scale(logits, entropy=self.config.matched_entropy)
+        return match_scale(logits, entropy=share * self.config.matched_entropy)
 
     def _scale_rows(self) -> Tensor:
         n, m, _ = self.sample.patches.shape

@@ -29,10 +29,10 @@ from torch import Tensor
 from piaa.mixtures import fit_mixture, standardize
 
 # None of these is set per data set; docs/method.md shows how little the result depends on each.
-GLOBAL_SHARE = 0.5  # weight of g where it is as informative as T
+GLOBAL_SHARE = 0.45  # weight of g where it is as informative as T
 LEARNED_SHARE = 0.5  # weight of G where it is trusted and has evidence
-WHOLE_SHARE = 0.4  # most that h takes from the others
-MIDPOINT = 0.12  # ratio of gains (g to T) at which g gets half of its share
+WHOLE_SHARE = 0.45  # most that h takes from the others
+MIDPOINT = 0.15  # ratio of gains (g to T) at which g gets half of its share
 SHARPNESS = 3.0  # how fast it falls below
 PRIOR_GAIN = 2.0  # nats over all images; with few images no ratio is believed and g keeps its share
 NULL_GAIN = 1.2  # what two components gain on pure noise, in nats over all images
@@ -52,10 +52,9 @@ GHOST = (
     0.6,
     0.9,
 )  # correlation with a class that agrees better with its text, at which X finds that one
-BORNE_OUT = (0.7, 0.8)  # correlation of X with g, which it has learnt nothing from, that settles it
-FOR_LEARNED = (0.5, 0.8)  # presence that G needs,
-DOUBTED = 0.2  # share of G's weight that a class keeps which seems absent, and may be hard to see
-FOR_WHOLE = (0.5, 0.8)  # and that h needs, which knows nothing but what it was taught
+BORNE_OUT = (0.62, 0.72)  # correlation of X with g, which it has learnt nothing from, that settles it
+SAME = (0.8, 0.9)  # the same, at which whatever X finds is that one
+FOR_LEARNED = (0.5, 0.8)  # presence that G needs, and h, which knows nothing but what it was taught
 FOR_OWN_CUT = (0.0, 0.45)  # presence that a threshold needs to lie below that of all classes
 HALF_AGREEMENT = 0.35  # correlation of h with the rest at which it gets half of its share
 
@@ -112,11 +111,10 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
     agreed = (1 - able) * ramp(by_text, PRESENT) + able * ramp(first, FIRST)
     agreed = torch.maximum(agreed, ramp(agreement(cls, crossfit), BORNE_OUT))
     presence = known * agreed + (1 - known) * ramp(confidence, (0.5, 0.9))
-    presence = torch.maximum(presence, clear)
+    presence = torch.maximum(presence, clear) * (1 - ramp(twin, SAME))
 
     trust = min(1.0, mean_gap(crossfit) / max(mean_gap(text), 1e-6)) ** DOUBT
-    held = DOUBTED + (1 - DOUBTED) * ramp(presence, FOR_LEARNED)
-    evidence = _evidence(text, crossfit, clear) * held
+    evidence = _evidence(text, crossfit, clear) * ramp(presence, FOR_LEARNED)
     learned = LEARNED_SHARE * clear.clamp_min(trust) * evidence
     weights = {"T": 1 - share_of_cls - learned, "g": torch.full((n_classes,), share_of_cls)}
     for name, weight in weights.items():
@@ -135,7 +133,7 @@ def with_whole(weights: BranchWeights, others: Tensor, crossfit: Tensor) -> Bran
     agreed = agreement(crossfit, others).clamp_min(0).square()
     share = WHOLE_SHARE * agreed / (agreed + HALF_AGREEMENT**2)
     found = _found(others)
-    share = share * found * ramp(weights.presence, FOR_WHOLE)
+    share = share * found * ramp(weights.presence, FOR_LEARNED)
     rest = 1 - share
     return replace(
         weights,
