@@ -12,8 +12,8 @@ best one or useless, depending on encoder and collection. What tells them apart 
   every image scored by the banks of the other half of the collection; only X is judged.
 - **The widest gap.** A classifier that is unsure confuses classes within an image: the widest gap between an
   image's sorted, standardized scores shrinks. It compares X with T.
-- **Clear splits.** Where X splits a class by half a nat an image and more, the class is certainly there;
-  where most classes do and T does not, the text is the weak one and its share goes to the learnt branch.
+- **Clear splits.** Where X splits a class by a nat an image, and agrees with its text, the class is certainly
+  there; where most classes do and T does not, the text is the weak one and its share goes to the learnt branch.
 - **Agreement.** A class that is absent from the collection is claimed by look-alikes: the images that T
   ranks highest are then others' for g, and X finds it where it finds a class that agrees better with its
   text. And h is worth as much as, cross-fitted, it agrees with the rest.
@@ -40,8 +40,10 @@ DOUBT = 20.0  # exponent on the ratio of gaps, which is near 1: 0.95 leaves 36 %
 LEAD = 1.0  # a gap below this many standard deviations finds nothing
 TAIL = 0.02  # share of images that form a class's upper tail
 TAIL_DOUBT = 12.0  # exponent on the ratio of tails, X to T, where X's is the shorter
-CLEAR = (0.6, 1.0)  # gain of X in nats an image from which, and to which, a class splits clearly
-MOST_CLEAR = (0.6, 0.8)  # share of such classes that vouches for the rest
+CLEAR = (0.6, 1.0)  # gain of X in nats an image from which, and to which, a class splits clearly,
+CLEAR_BESIDE = (0.3, 0.6)  # and beside a text that hardly does
+MOST_CLEAR = (0.5, 0.7)  # share of such classes that vouches for the rest
+OWN = (0.3, 0.5)  # correlation of X with its own text, below which it has learnt something else
 OUTDONE = (2.0, 3.0)  # median ratio of gains, X to T or g, at which that branch gives up its share
 PRESENT = (1.15, 1.6)  # agreement of T and g on a class, 2 at most, between absent and present
 FIRST = (
@@ -52,7 +54,10 @@ GHOST = (
     0.6,
     0.9,
 )  # correlation with a class that agrees better with its text, at which X finds that one
-BORNE_OUT = (0.62, 0.72)  # correlation of X with g, which it has learnt nothing from, that settles it
+BORNE_OUT = (
+    0.62,
+    0.72,
+)  # correlation of X with g, which it has learnt nothing from, that settles it
 SAME = (0.8, 0.9)  # the same, at which whatever X finds is that one
 FOR_LEARNED = (0.5, 0.8)  # presence that G needs, and h, which knows nothing but what it was taught
 FOR_OWN_CUT = (0.0, 0.45)  # presence that a threshold needs to lie below that of all classes
@@ -99,9 +104,16 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
         return even_weights(n_classes)
     gains = {name: gain(scores) for name, scores in (("T", text), ("X", crossfit), ("g", cls))}
     share_of_cls = _global_weight(float(gains["T"].mean()), float(gains["g"].mean()), n)
+    outdone = {
+        name: ramp((gains["X"] / gains[name].clamp_min(NULL_GAIN / n)).median(), OUTDONE)
+        for name in ("T", "g")
+    }
     twin = _twin(text, crossfit)
-    clear = ramp(gains["X"] - 3 * NULL_GAIN / n, CLEAR) * (1 - ramp(twin, GHOST))
+    split = gains["X"] - 3 * NULL_GAIN / n
+    clear = torch.lerp(ramp(split, CLEAR), ramp(split, CLEAR_BESIDE), outdone["T"])
+    clear = clear * (1 - ramp(twin, GHOST))
     clear = torch.maximum(clear, ramp(clear.mean(), MOST_CLEAR))
+    clear = clear * ramp(agreement(text, crossfit), OWN)
     by_text = _top_agreement(text, cls) + _relative(agreement(text, cls)) - 0.5 * twin
     known = share_of_cls / GLOBAL_SHARE
     # With g as it is, not standardized: even the highest images of an absent class are others' by far. That
@@ -118,9 +130,7 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
     learned = LEARNED_SHARE * clear.clamp_min(trust) * evidence
     weights = {"T": 1 - share_of_cls - learned, "g": torch.full((n_classes,), share_of_cls)}
     for name, weight in weights.items():
-        least = NULL_GAIN / n
-        outdone = ramp((gains["X"] / gains[name].clamp_min(least)).median(), OUTDONE)
-        given = outdone * clear * evidence * weight
+        given = outdone[name] * clear * evidence * weight
         weights[name] = weight - given
         learned = learned + given
 

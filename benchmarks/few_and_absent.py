@@ -1,0 +1,131 @@
+"""Two cases from real life on a VOC devkit: few images to learn from, and classes that are not in them.
+
+    python benchmarks/few_and_absent.py --root DEVKIT [--encoder lite] [--draws 8]
+
+Learns from `trainval` and measures average precision on `test`, as benchmarks/ablation.py does. Few: random
+subsets of 20 to 1,000 images. Absent: half of the classes are drawn, and no image in which one of them is
+annotated, difficult or not, is learnt from. Zero-shot is the recognizer before any fit. Features are kept in
+piaa's cache and encoded once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import fmean
+from xml.etree import ElementTree
+
+import numpy as np
+import torch
+
+import piaa
+from piaa.datasets import Dataset, open_dataset
+from piaa.datasets.names import VOC
+from piaa.encoders.base import ImageFeatures
+from piaa.evaluation.encoded import Encoded, FeatureSets
+from piaa.evaluation.metrics import average_precisions
+from piaa.recognizer import EvidenceWarning
+
+from machine import describe
+
+FEW = (20, 100, 200, 500, 1000)
+
+
+def annotated(images: Iterable[Path]) -> np.ndarray:
+    """(n, C) bool: classes of which any object is annotated, difficult ones too."""
+    found = []
+    for image in images:
+        path = image.parents[1] / "Annotations" / f"{image.stem}.xml"
+        things = ElementTree.parse(path).findall("object")
+        words = {thing.findtext("name", "").strip() for thing in things}
+        found.append([word in words for word in VOC])
+    return np.array(found)
+
+
+def chosen(encoded: Encoded, keep: np.ndarray) -> Iterator[ImageFeatures]:
+    """The images with `keep` (n,) bool, batch by batch."""
+    start = 0
+    for part in encoded:
+        rows = torch.from_numpy(keep[start : start + len(part)].nonzero()[0])
+        start += len(part)
+        if len(rows):
+            yield ImageFeatures(part.cls[rows], part.patches[rows], part.grid, (), part.windows)
+
+
+class Measured:
+    """A recognizer that starts anew for every fit, and its average precision class by class."""
+
+    def __init__(self, encoder: piaa.Encoder, dataset: Dataset) -> None:
+        sets = FeatureSets()
+        self.encoder, self.dataset = encoder, dataset
+        self.learn, self.test = (sets.get(encoder, s.paths) for s in (dataset.learn, dataset.test))
+        self.zero_shot, _ = self.precision(None)
+
+    def precision(self, keep: np.ndarray | None) -> tuple[np.ndarray, set[str]]:
+        """In per cent, (C,), learnt from the images with `keep`; and the classes the report names."""
+        recognizer = piaa.Recognizer(self.encoder, self.dataset.classes)
+        named: set[str] = set()
+        if keep is not None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", EvidenceWarning)
+                named = set(recognizer.fit(chosen(self.learn, keep)).without_evidence)
+        scores = torch.cat([recognizer.scorer.evidence(part) for part in self.test])
+        return 100 * average_precisions(scores, self.dataset.labels), named
+
+
+def few(measured: Measured, draws: int) -> None:
+    print(f"\nfew images: mAP, mean and lowest of {draws} subsets")
+    print(f"{'zero-shot':>12} {measured.zero_shot.mean():6.2f}")
+    total = len(measured.dataset.learn)
+    for count in (n for n in FEW if n < total):
+        found = []
+        for seed in range(draws):
+            keep = np.zeros(total, dtype=bool)
+            keep[np.random.default_rng(seed).permutation(total)[:count]] = True
+            found.append(measured.precision(keep)[0].mean())
+        print(f"{count:12,} {fmean(found):6.2f} {min(found):6.2f}", flush=True)
+
+
+def absent(measured: Measured, draws: int) -> None:
+    names = [str(name) for name in measured.dataset.classes]
+    holds = annotated(measured.dataset.learn.paths)
+    print("\nabsent classes: mAP against zero-shot, and how many of them the report names")
+    print(
+        f"{'draw':>4} {'images':>7} {'absent':>7} {'present':>8} {'absent named':>13} {'present named':>14}"
+    )
+    rows = []
+    for seed in range(draws):
+        out = np.random.default_rng(seed).permutation(len(names))[: len(names) // 2]
+        inside = np.setdiff1d(np.arange(len(names)), out)
+        keep = ~holds[:, out].any(axis=1)
+        found, named = measured.precision(keep)
+        change = found - measured.zero_shot
+        named_out, named_in = (sum(names[c] in named for c in some) for some in (out, inside))
+        rows.append((change[out].mean(), change[inside].mean(), named_out, named_in))
+        print(
+            f"{seed:4} {keep.sum():7,} {rows[-1][0]:+7.2f} {rows[-1][1]:+8.2f} {named_out:13} {named_in:14}",
+            flush=True,
+        )
+    mean = [fmean(column) for column in zip(*rows, strict=True)]
+    print(f"mean {'':7} {mean[0]:+7.2f} {mean[1]:+8.2f} {mean[2]:13.1f} {mean[3]:14.1f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--encoder", default="lite")
+    parser.add_argument("--draws", type=int, default=8, help="of absent classes")
+    parser.add_argument("--subsets", type=int, default=3, help="of few images")
+    options = parser.parse_args()
+    print(describe())
+    encoder = piaa.load_encoder(options.encoder)
+    print(encoder)
+    measured = Measured(encoder, open_dataset("voc2007", options.root, partial=True))
+    absent(measured, options.draws)
+    few(measured, options.subsets)
+
+
+if __name__ == "__main__":
+    main()
