@@ -46,19 +46,10 @@ MOST_CLEAR = (0.5, 0.7)  # share of such classes that vouches for the rest
 OWN = (0.3, 0.5)  # correlation of X with its own text, below which it has learnt something else
 OUTDONE = (2.0, 3.0)  # median ratio of gains, X to T or g, at which that branch gives up its share
 PRESENT = (1.15, 1.6)  # agreement of T and g on a class, 2 at most, between absent and present
-FIRST = (
-    0.5,
-    0.8,
-)  # share of T's highest images in which g finds no other class more likely, relative
-GHOST = (
-    0.6,
-    0.9,
-)  # correlation with a class that agrees better with its text, at which X finds that one
-BORNE_OUT = (
-    0.62,
-    0.72,
-)  # correlation of X with g, which it has learnt nothing from, that settles it
-SAME = (0.8, 0.9)  # the same, at which whatever X finds is that one
+FIRST = (0.5, 0.8)  # share of T's highest images in which g finds no other class likelier
+GHOST = (0.6, 0.9)  # correlation of X with a class that agrees better with its text: no clear split
+SAME = (0.8, 0.9)  # the same, at which whatever X finds is that class
+BORNE_OUT = (0.62, 0.72)  # correlation of X with g, which it has not learnt from, that settles it
 FOR_LEARNED = (0.5, 0.8)  # presence that G needs, and h, which knows nothing but what it was taught
 FOR_OWN_CUT = (0.0, 0.45)  # presence that a threshold needs to lie below that of all classes
 HALF_AGREEMENT = 0.35  # correlation of h with the rest at which it gets half of its share
