@@ -12,7 +12,7 @@ best one or useless, depending on encoder and collection. What tells them apart 
   every image scored by the banks of the other half of the collection; only X is judged.
 - **The widest gap.** A classifier that is unsure confuses classes within an image: the widest gap between an
   image's sorted, standardized scores shrinks. It compares X with T.
-- **Clear splits.** Where X splits a class by a nat an image, and agrees with its text, the class is surely there;
+- **Clear splits.** Where X splits a class by a nat an image, and agrees with its text, it is surely there;
   where most classes do and T does not, the text is the weak one and its share goes to the learnt branch.
 - **Agreement.** A class that is absent from the collection is claimed by look-alikes: the images that T
   ranks highest are then others' for g, and X finds it where it finds a class that agrees better with its
