@@ -19,10 +19,9 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-# Three at a time, each with one thread, for two cores: some wait for servers, browsers and clusters. Files whole,
-# since some share what they built.
+# Two at a time, each with one thread; files whole, since some share what they built.
 unit: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 3 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
@@ -62,7 +61,7 @@ deps-oldest:
 	$(PYTHON) scripts/oldest_versions.py > build/oldest/constraints.txt
 	build/oldest/bin/python -m pip install --quiet --constraint build/oldest/constraints.txt \
 		--editable '.[report,scale,serve]' pytest pytest-xdist hypothesis scikit-learn httpx
-	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest -q -n 3 --dist loadfile tests --ignore=tests/parity --ignore=tests/report \
+	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest -q -n 2 --dist loadfile tests --ignore=tests/parity --ignore=tests/report \
 		--ignore=tests/serve --ignore=tests/test_browsing.py --ignore=tests/scale/test_stores.py \
 		--ignore=tests/encoders/test_tokenizer.py --ignore=tests/encoders/lite/test_minilm.py \
 		--ignore=tests/cli/test_documented.py --ignore=tests/test_contributing.py -k 'not transformers' \
@@ -73,7 +72,7 @@ deps-newest:
 	echo '$(TORCH)' > build/newest/torch.txt
 	build/newest/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager \
 		--constraint build/newest/torch.txt --editable '.[dev]'
-	OMP_NUM_THREADS=1 build/newest/bin/python -m pytest -q -n 3 --dist loadfile
+	OMP_NUM_THREADS=1 build/newest/bin/python -m pytest -q -n 2 --dist loadfile
 
 # Which small wrong changes of the core no test would notice: an hour of one core. See docs/quality.md.
 mutation: $(STAMP)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dataclasses import replace
 
 import numpy as np
@@ -131,6 +133,14 @@ class TestMatchScale:
     def test_logits_of_any_size(self, size: float) -> None:
         logits = torch.tensor([[1.0, 0.0, 0.25], [0.0, 0.5, 1.0]])
         assert match_scale(size * logits) * size == pytest.approx(match_scale(logits), rel=1e-4)
+
+    def test_a_class_that_is_there_twice(self) -> None:
+        """No scale tells the two apart: half of the way from log 2 to log 3."""
+        logits = torch.tensor([[1.0, 1.0, 0.0], [0.5, 0.5, 0.0]])
+        scale = match_scale(logits, entropy=0.5)
+        p = (logits.double() * scale).softmax(1)
+        mean = float(-(p * p.log()).sum(1).mean())
+        assert mean == pytest.approx(0.5 * (math.log(2) + math.log(3)), rel=1e-5)
 
     def test_what_all_classes_share_does_not_count(self) -> None:
         logits = torch.tensor([[1.0, 0.0, 0.25], [0.0, 0.5, 1.0]])

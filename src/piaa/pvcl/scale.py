@@ -10,13 +10,15 @@ from torch import Tensor
 from piaa.errors import InputError
 
 _LEAST, _MOST = 2.0**-20, 2.0**20
+_ROUNDING = 1e-6
 
 
 def match_scale(logits: Tensor, *, entropy: float = 0.8) -> float:
     """The scale s at which the mean entropy of softmax(s * logits) is `entropy` * log C.
 
     Bisection in log s, to 1e-6 relative. With one class every scale gives entropy 0, and the
-    answer is 1.
+    answer is 1. Classes with the same scores leave an entropy that no scale undoes: `entropy` is
+    then a fraction of the way from there to log C.
 
     Args:
         logits: (..., C) finite floating scores of a sample of patches or images.
@@ -35,7 +37,10 @@ def match_scale(logits: Tensor, *, entropy: float = 0.8) -> float:
     if rows.shape[1] == 1:
         return 1.0
     rows = rows - rows.amax(dim=1, keepdim=True)
-    target = entropy * math.log(rows.shape[1])
+    # The same class twice: products of equal columns may still differ by a rounding.
+    equal = rows >= -_ROUNDING * rows.abs().amax()
+    least, most = float(equal.sum(dim=1).log().mean()), math.log(rows.shape[1])
+    target = least + entropy * (most - least)
     low, high = _LEAST, _MOST
     if not _mean_entropy(rows, high) < target < _mean_entropy(rows, low):
         raise InputError(
