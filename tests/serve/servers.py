@@ -102,7 +102,8 @@ def running(
             yield served
         finally:
             server.should_exit = True
-            thread.join(60)
+            # A request that was left hanging may take all the time that a server grants on its way out.
+            thread.join(limits.upload_seconds + limits.deadline_seconds + 30)
             assert not thread.is_alive()
 
 
