@@ -130,9 +130,8 @@ class Fit:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0
         )
-        atexit.register(
-            self._process.kill
-        )  # if another one fails, one that waits would wait for ever
+        # If another one fails, one that waits would wait for ever.
+        atexit.register(self._process.kill)
         self._seconds, self._most, self._begun = 0.0, 0, False
         self.result: dict[str, Any] | None = None
         if self._line() != b"ready":

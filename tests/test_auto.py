@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -138,6 +140,16 @@ def test_absent_classes_stay_at_zero_shot_and_are_named() -> None:
     named = set(report.without_evidence)
     assert len(named & set(names[10:])) >= 9
     assert len(named & set(names[:10])) <= 1
+
+
+def test_a_whole_image_is_surer_than_a_patch() -> None:
+    """Mean entropies of the text branches: 0.8 and 0.6 of log C."""
+    world = varied_world(14, 200)
+    scales = fit(world, slice(200)).scorer.scales
+    for vectors, scale, share in ((world.patches, scales.text, 0.8), (world.cls, scales.cls, 0.6)):
+        p = (scale * vectors @ world.text.T).flatten(0, -2).double().softmax(1)
+        entropy = -torch.xlogy(p, p).sum(1).mean() / math.log(len(world.text))
+        assert entropy == pytest.approx(share, abs=0.005)
 
 
 def test_weights_are_weights() -> None:

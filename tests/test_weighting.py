@@ -128,3 +128,13 @@ def test_a_weak_text_needs_less_of_a_split() -> None:
     beside_weak = weigh(scores(400, 8, seed=28, split=2.5), crossfit, cls, torch.zeros(8))
     beside_strong = weigh(scores(400, 8, seed=28, split=7.0), crossfit, cls, torch.zeros(8))
     assert beside_weak.presence.min() > 0.9 > 0.1 > beside_strong.presence.max()
+
+
+def test_what_is_another_classes_is_not_learnt() -> None:
+    """Text and global vector agree on class 7 (bicycle), but X finds class 6 (motorbike) under its name."""
+    text, crossfit, cls = (scores(400, 8, seed=seed, split=5.0) for seed in (29, 30, 31))
+    assert weigh(text, crossfit, cls, torch.ones(8)).presence.min() > 0.9
+    crossfit[:, 7] = crossfit[:, 6] + 0.1 * crossfit[:, 7]
+    weights = weigh(text, crossfit, cls, torch.ones(8))
+    assert weights.presence[7] == 0
+    assert weights.presence[:7].min() > 0.9

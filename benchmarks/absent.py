@@ -1,18 +1,17 @@
-"""Two cases from real life on a VOC devkit: few images to learn from, and classes that are not in them.
+"""Classes that are not in the images to learn from, on a VOC devkit: do they stay as they were?
 
-    python benchmarks/few_and_absent.py --root DEVKIT [--encoder lite] [--draws 8]
+    python benchmarks/absent.py --root DEVKIT [--encoder lite] [--draws 8]
 
-Learns from `trainval` and measures average precision on `test`, as benchmarks/ablation.py does. Few: random
-subsets of 20 to 1,000 images. Absent: half of the classes are drawn, and no image in which one of them is
-annotated, difficult or not, is learnt from. Zero-shot is the recognizer before any fit. Features are kept in
-piaa's cache and encoded once.
+Half of the classes are drawn, and no image of `trainval` in which one of them is annotated, difficult or not,
+is learnt from. Average precision on `test`, as in benchmarks/ablation.py, against the recognizer before any
+fit. Features are kept in piaa's cache and encoded once.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean
 from xml.etree import ElementTree
@@ -23,14 +22,11 @@ import torch
 import piaa
 from piaa.datasets import Dataset, open_dataset
 from piaa.datasets.names import VOC
-from piaa.encoders.base import ImageFeatures
-from piaa.evaluation.encoded import Encoded, FeatureSets
+from piaa.evaluation.encoded import FeatureSets
 from piaa.evaluation.metrics import average_precisions
 from piaa.recognizer import EvidenceWarning
 
 from machine import describe
-
-FEW = (20, 100, 200, 500, 1000)
 
 
 def annotated(images: Iterable[Path]) -> np.ndarray:
@@ -42,16 +38,6 @@ def annotated(images: Iterable[Path]) -> np.ndarray:
         words = {thing.findtext("name", "").strip() for thing in things}
         found.append([word in words for word in VOC])
     return np.array(found)
-
-
-def chosen(encoded: Encoded, keep: np.ndarray) -> Iterator[ImageFeatures]:
-    """The images with `keep` (n,) bool, batch by batch."""
-    start = 0
-    for part in encoded:
-        rows = torch.from_numpy(keep[start : start + len(part)].nonzero()[0])
-        start += len(part)
-        if len(rows):
-            yield ImageFeatures(part.cls[rows], part.patches[rows], part.grid, (), part.windows)
 
 
 class Measured:
@@ -70,22 +56,11 @@ class Measured:
         if keep is not None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", EvidenceWarning)
-                named = set(recognizer.fit(chosen(self.learn, keep)).without_evidence)
+                named = set(
+                    recognizer.fit(self.learn.rows(keep.nonzero()[0].tolist())).without_evidence
+                )
         scores = torch.cat([recognizer.scorer.evidence(part) for part in self.test])
         return 100 * average_precisions(scores, self.dataset.labels), named
-
-
-def few(measured: Measured, draws: int) -> None:
-    print(f"\nfew images: mAP, mean and lowest of {draws} subsets")
-    print(f"{'zero-shot':>12} {measured.zero_shot.mean():6.2f}")
-    total = len(measured.dataset.learn)
-    for count in (n for n in FEW if n < total):
-        found = []
-        for seed in range(draws):
-            keep = np.zeros(total, dtype=bool)
-            keep[np.random.default_rng(seed).permutation(total)[:count]] = True
-            found.append(measured.precision(keep)[0].mean())
-        print(f"{count:12,} {fmean(found):6.2f} {min(found):6.2f}", flush=True)
 
 
 def absent(measured: Measured, draws: int) -> None:
@@ -117,14 +92,12 @@ def main() -> None:
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--encoder", default="lite")
     parser.add_argument("--draws", type=int, default=8, help="of absent classes")
-    parser.add_argument("--subsets", type=int, default=3, help="of few images")
     options = parser.parse_args()
     print(describe())
     encoder = piaa.load_encoder(options.encoder)
     print(encoder)
     measured = Measured(encoder, open_dataset("voc2007", options.root, partial=True))
     absent(measured, options.draws)
-    few(measured, options.subsets)
 
 
 if __name__ == "__main__":
