@@ -21,6 +21,14 @@ torch.set_num_threads(1)
 # `conftest`, and stop at the second.
 collect_ignore_glob = ["*conftest.py"]
 
+# Files that take longest, and wait rather than work: begun last, one of them would fill the end of a run.
+_FIRST = ("test_ray.py", "test_onnx_runtime.py", "test_auto.py", "test_kill.py", "test_fuzz.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {name: place for place, name in enumerate(_FIRST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+
 
 @pytest.fixture(scope="session")
 def clip_file(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -14,6 +14,7 @@ from piaa import Config
 from piaa.errors import InputError
 from piaa.pvcl import Bank, gda, learn, match_scale, merge
 from piaa.pvcl import bank as bank_module
+from piaa.pvcl import scale as scale_module
 from piaa.pvcl.keys import _entropy_of_two
 from worlds import patch_world
 
@@ -140,10 +141,51 @@ class TestMatchScale:
         p = (logits.double() * scale).softmax(1)
         mean = float(-(p * p.log()).sum(1).mean())
         assert mean == pytest.approx(0.5 * (math.log(2) + math.log(3)), rel=1e-5)
+        rounded = logits.clone()
+        rounded[0, 1] -= 2.0**-24
+        assert match_scale(rounded, entropy=0.5) == pytest.approx(scale, rel=1e-5)
 
     def test_what_all_classes_share_does_not_count(self) -> None:
         logits = torch.tensor([[1.0, 0.0, 0.25], [0.0, 0.5, 1.0]])
         assert match_scale(logits + 2.0**16) == pytest.approx(match_scale(logits), rel=1e-5)
+
+    @pytest.mark.parametrize("n_classes", [2, 20])
+    @pytest.mark.parametrize("size", [1e-3, 1.0, 40.0])
+    @pytest.mark.parametrize("fraction", [0.05, 0.6, 0.8, 0.99])
+    def test_in_few_passes(
+        self, n_classes: int, size: float, fraction: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        random = torch.Generator().manual_seed(3)
+        logits = size * torch.randn(300, n_classes, generator=random)
+        passes: list[float] = []
+
+        def counted(rows: torch.Tensor, scale: float) -> tuple[float, float]:
+            passes.append(scale)
+            return entropy(rows, scale)
+
+        entropy = scale_module._entropy
+        monkeypatch.setattr(scale_module, "_entropy", counted)
+        monkeypatch.setattr(scale_module, "_NUMBERS_AT_ONCE", 1000)  # some stretches of rows
+        scale = match_scale(logits, entropy=fraction)
+        assert len(passes) <= 13
+        assert scale == pytest.approx(self.by_bisection(logits, fraction), rel=3e-6)
+
+    @pytest.mark.parametrize("fraction", [0.3, 0.49, 0.51, 0.7])
+    def test_rows_of_two_sizes(self, fraction: float) -> None:
+        """Between the two the entropy does not fall, and a step by its slope goes far beyond the mark."""
+        logits = torch.randn(300, 20, generator=torch.Generator().manual_seed(3))
+        logits[::2] *= 1e4
+        scale = match_scale(logits, entropy=fraction)
+        assert scale == pytest.approx(self.by_bisection(logits, fraction), rel=1e-5)
+
+    def by_bisection(self, logits: torch.Tensor, fraction: float) -> float:
+        low, high = 2.0**-20, 2.0**20
+        while high / low > 1 + 1e-9:
+            middle = math.sqrt(low * high)
+            p = (logits.double() * middle).softmax(1)
+            above = -torch.xlogy(p, p).sum(1).mean() > fraction * math.log(logits.shape[1])
+            low, high = (middle, high) if above else (low, middle)
+        return low
 
     def test_refusals(self) -> None:
         good = torch.tensor([[1.0, 0.0]])
