@@ -96,6 +96,17 @@ class TestRoundTrip:
         assert torch.equal(loaded.scorer.thresholds, thresholds)
         assert [[n for n, _ in p.tags] for p in loaded.predict(pictures(3))] == labels[:3]
 
+    def test_a_file_from_before_company_was_learnt(self, path: Path) -> None:
+        whole, expected = load_artifact(path), Recognizer.load(path, ColorEncoder())
+        expected._scorer = replace(expected.scorer, company=None)
+        company = {name for name in whole.tensors if name.startswith("company.")}
+        assert len(company) == 3
+        older = {name: value for name, value in whole.tensors.items() if name not in company}
+        save_artifact(path, Artifact(older, whole.header))
+        loaded = Recognizer.load(path, ColorEncoder())
+        assert loaded.scorer.company is None
+        assert torch.equal(scores(loaded), scores(expected))
+
     def test_a_loaded_one_does_not_learn_on(self, path: Path, fitted: Recognizer) -> None:
         loaded = Recognizer.load(path, ColorEncoder())
         with pytest.raises(InputError, match="Fit a new Recognizer on all images"):
@@ -254,7 +265,7 @@ class TestDamage:
         for name, tensor in whole.tensors.items():
             without = {key: value for key, value in whole.tensors.items() if key != name}
             self.check_forged(path, without, whole.header, name)
-            longer = torch.cat([tensor, tensor[:1]])
+            longer = torch.cat([torch.atleast_1d(tensor), torch.atleast_1d(tensor)[:1]])
             self.check_forged(path, {**without, name: longer}, whole.header, "in place of")
             self.check_forged(path, {**without, name: tensor[None]}, whole.header, "in place of")
             self.check_forged(path, {**without, name: tensor.half()}, whole.header, "in place of")

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from piaa.company import Company
 from piaa.config import Config
 from piaa.encoders.base import ImageFeatures
 from piaa.pvcl import Bank, Classifier, Members, match_scale, merge, solve
@@ -127,12 +128,15 @@ class Finisher:
             scorer = replace(scorer, weights=weights)
             if not scorer.published_form:
                 scorer = self._learn_whole(scorer, weights.fuse(text, crossfit, cls, None))
+        held = None if crossfit is None else held_at_all(scorer.weights)
         if scorer.published_form:
             evidence = torch.cat([scorer.evidence(some).cpu() for some in self.remembered()])
         else:
             by_whole = None if scorer.whole is None else scorer.whole.scores(self.cls).cpu()
             evidence = scorer.weights.fuse(text, self._over_sample(learned), cls, by_whole)
-        held = None if crossfit is None else held_at_all(scorer.weights)
+            if crossfit is not None:
+                company = Company.of(evidence, held)
+                scorer, evidence = replace(scorer, company=company), company.explain(evidence)
         thresholds, slope, prevalence = estimate_thresholds(evidence, held)
         scorer = replace(scorer, thresholds=thresholds, slope=slope)
         retained = Retained(members.label.cpu(), members.image.cpu(), members.cell.cpu())

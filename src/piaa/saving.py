@@ -11,6 +11,7 @@ from torch import Tensor
 
 from piaa.artifact import Artifact, load_artifact, save_artifact
 from piaa.classes import ClassList
+from piaa.company import Company
 from piaa.config import Config
 from piaa.encoders.base import Encoder
 from piaa.encoders.reloading import reload_encoder
@@ -46,6 +47,8 @@ def as_artifact(recognizer: Recognizer) -> Artifact:
         tensors |= {name: places[name.removeprefix("bank.")].to(d) for name, d in _BANK.items()}
     if scorer.whole is not None:
         tensors |= {f"whole.{name}": value for name, value in vars(scorer.whole).items()}
+    if scorer.company is not None:
+        tensors |= {f"company.{name}": value for name, value in vars(scorer.company).items()}
     header: dict[str, Any] = {
         "classes": recognizer.classes.to_dict(),
         "template": recognizer.template,
@@ -121,6 +124,7 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
         thresholds=tensors["thresholds"],
         slope=_positive("slope", header["slope"]),
         whole=_classifier(tensors, "whole", encoder.device) if "whole.weight" in tensors else None,
+        company=Company(**_group(tensors, "company")) if "company.cost" in tensors else None,
     )
     return recognizer
 
@@ -154,6 +158,8 @@ def _check_tensors(tensors: Mapping[str, Tensor], c: int, d: int, *, fitted: boo
         expected |= dict.fromkeys(_BANK, (n_members,))
         if any(name.startswith("whole.") for name in tensors):
             expected |= {"whole.weight": (d, c), "whole.bias": (c,)}
+        if any(name.startswith("company.") for name in tensors):
+            expected |= {"company.level": (c,), "company.steepness": (), "company.cost": (c,)}
     if names := sorted(expected.keys() ^ tensors.keys()):
         raise InputError(f"tensors are missing or too many: {', '.join(names)}")
     for name, shape in expected.items():

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from piaa import paa
+from piaa.company import Company
 from piaa.config import Config
 from piaa.encoders.base import ImageFeatures
 from piaa.errors import InputError, UnknownNameError
@@ -38,6 +39,7 @@ class Scorer:
         classifier: the learnt branch; None before any fit.
         whole: the learnt classifier of the global vector; None where it has no weight.
         scales, weights: of the branches, in the auto form.
+        company: what found classes say against the others; None before any fit and in the published form.
         thresholds: (C,) float32, where each class's evidence is cut.
         slope: turns evidence above its threshold into a score.
     """
@@ -50,6 +52,7 @@ class Scorer:
     thresholds: Tensor
     slope: float
     whole: Classifier | None = None
+    company: Company | None = None
 
     @staticmethod
     def zero_shot(text: Tensor, config: Config, scale: float) -> Scorer:
@@ -78,7 +81,7 @@ class Scorer:
         ):
             if branch is not None:
                 total += weight.to(cls.device, non_blocking=True) * branch
-        return total
+        return total if self.company is None else self.company.explain(total)
 
     def scores(self, features: ImageFeatures) -> Tensor:
         """Scores (B, C) float32 in [0, 1]; 0.5 is each class's threshold."""

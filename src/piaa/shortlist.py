@@ -14,6 +14,8 @@ What is exact and what is not, for the classes on an image's shortlist:
   log sum exp = log n + mean + variance / 2. That is the one approximation. It moves all classes of
   a patch alike, and benchmarks/shortlist.py prints by how much it moves the evidence.
 
+- What a class that is found says against the others (`piaa.company`) is heard from the listed ones.
+
 Classes off the list score 0. Nothing is lost if all clusters are chosen.
 """
 
@@ -182,7 +184,7 @@ class Shortlist:
             standing = by_global[image] - scorer.thresholds.to(device)
             classes, by_patches = self._search(patches, standing, count)
             found[image, classes] = by_global[image, classes] + by_patches
-        return found
+        return found if scorer.company is None else scorer.company.explain(found)
 
     def scores(self, features: ImageFeatures, count: int) -> Tensor:
         """As `Scorer.scores`; 0 for the classes off the list."""

@@ -16,7 +16,7 @@ TYPICAL_GAIN = 0.005
 # Correlation over the images above which two classes are look-alikes; with few it must be beyond chance,
 ALIKE, CHANCE = 0.5, 3.0
 # and standard deviations by which one of them must stand out more in an image to claim it from the other.
-CLAIM = 0.75
+CLAIM = 0.4
 _CLASSES_AT_ONCE = 256
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from piaa.company import FIRMNESS
 from piaa.pvcl import Classifier
 from piaa.thresholds import estimate_thresholds
 
 SHRINKAGE = 3.0  # of the covariance, as in piaa.pvcl.gda
-FIRMNESS = 3.0  # steepness of the teacher: doubtful images count little on either side
 
 
 def taught(evidence: Tensor) -> Tensor:

@@ -178,6 +178,15 @@ class TestMatchScale:
         scale = match_scale(logits, entropy=fraction)
         assert scale == pytest.approx(self.by_bisection(logits, fraction), rel=1e-5)
 
+    @pytest.mark.parametrize("fraction", [0.1, 0.3, 0.5, 0.7])
+    @pytest.mark.parametrize("size", [0.1, 3.0, 30.0])
+    def test_an_entropy_that_falls_all_at_once(self, size: float, fraction: float) -> None:
+        """One class ahead of a thousand that are equal: a step by the slope leaves the bracket."""
+        logits = -size * torch.ones(1, 1000)
+        logits[0, 0] = 0
+        scale = match_scale(logits, entropy=fraction)
+        assert scale == pytest.approx(self.by_bisection(logits, fraction), rel=1e-5)
+
     def by_bisection(self, logits: torch.Tensor, fraction: float) -> float:
         low, high = 2.0**-20, 2.0**20
         while high / low > 1 + 1e-9:
