@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from piaa.thresholds import best_thresholds, claimed, estimate_thresholds
+from piaa.thresholds import _spread_out, best_thresholds, claimed, estimate_thresholds
 
 SHARES = (0.04, 0.1, 0.3, 0.6)
 
@@ -86,6 +86,21 @@ class TestWithLabels:
             scores = torch.stack([low, high])[:, None]
             found = best_thresholds(scores, torch.tensor([[False], [True]]))
             assert (scores >= found).flatten().tolist() == [False, True]
+
+
+def test_a_part_of_the_scores_is_enough_for_what_all_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = torch.Generator().manual_seed(4)
+    holds = torch.rand(2000, 12, generator=random) < 0.1
+    scores = torch.randn(2000, 12, generator=random) + 4 * holds
+    every, _, _ = estimate_thresholds(scores)
+    some = _spread_out(scores, 1000)
+    assert 800 < len(some) <= 1000
+    place = (scores.reshape(-1) == some).nonzero()[:, 1] % 12
+    assert place.bincount(minlength=12).min() > 60  # no class is left out
+    assert _spread_out(scores, 10**6).shape == (24000, 1)
+    monkeypatch.setattr("piaa.thresholds._POOLED", 1000)
+    assert torch.allclose(estimate_thresholds(scores)[0], every, atol=0.1)
+    assert not torch.equal(estimate_thresholds(scores)[0], every)
 
 
 class TestLookAlikes:

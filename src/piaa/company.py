@@ -66,8 +66,9 @@ def solitude(found: Tensor) -> Tensor:
     found = found.double()
     n = len(found)
     share = found.mean(0)
-    together = found.T @ found / n
-    together = together.sum(1) - together.diagonal()
+    # Not by way of all pairs, of which there may be a hundred million.
+    others = found.sum(1, keepdim=True) - found
+    together = (found * others).mean(0)
     usual = share * (share.sum() - share)
     tiny = 1e-12  # of a class that is never found there is nothing to say
     ratio = (together + PRIOR / n * usual + tiny) / ((1 + PRIOR / n) * usual + tiny)

@@ -18,6 +18,7 @@ ALIKE, CHANCE = 0.5, 3.0
 # and standard deviations by which one of them must stand out more in an image to claim it from the other.
 CLAIM = 0.4
 _CLASSES_AT_ONCE = 256
+_POOLED = 2**20  # scores are enough for the mixture of all classes
 
 
 def estimate_thresholds(
@@ -35,8 +36,8 @@ def estimate_thresholds(
     presence (C,) in [0, 1] tells how far the images seem to hold a class at all. One that they do not hold
     must not be cut at the top of its own noise: it needs the pooled cut at least.
     """
-    pooled = fit_mixture(scores.reshape(-1, 1))
-    level = float(_best_expected_f1(scores.reshape(-1, 1), pooled))
+    some = _spread_out(scores, _POOLED)
+    level = float(_best_expected_f1(some, fit_mixture(some)))
     if len(scores) < LEAST_IMAGES:
         thresholds = torch.full((scores.shape[1],), level)
     else:
@@ -48,6 +49,14 @@ def estimate_thresholds(
         thresholds = presence * thresholds + (1 - presence) * lifted
     prevalence = (scores >= thresholds).float().mean(0)
     return thresholds, _slope(scores - thresholds), prevalence
+
+
+def _spread_out(scores: Tensor, most: int) -> Tensor:
+    """About `most` of the scores (n, C), or all, evenly over images and classes, as one column."""
+    step = -(-scores.numel() // most)
+    while math.gcd(step, scores.shape[1]) > 1:  # else some classes would never be met
+        step += 1
+    return scores.reshape(-1, 1)[::step]
 
 
 def _slope(margins: Tensor) -> float:
