@@ -277,6 +277,18 @@ class TestDamage:
         more = {**whole.tensors, "more": torch.zeros(1)}
         self.check_forged(path, more, whole.header, "more")
 
+    def test_a_single_class_has_no_company(self, path: Path) -> None:
+        Recognizer(ColorEncoder(), ["red"]).save(path)
+        zero = load_artifact(path)
+        recognizer = Recognizer(ColorEncoder(), ["red"])
+        recognizer.fit(pictures())
+        recognizer.save(path)
+        whole = load_artifact(path)
+        assert not any(name.startswith("company.") for name in (*zero.tensors, *whole.tensors))
+        forged = {"company.level": torch.zeros(1), "company.cost": torch.zeros(1)}
+        forged["company.steepness"] = torch.tensor(1.0)
+        self.check_forged(path, {**whole.tensors, **forged}, whole.header, "too many: company")
+
     def test_headers_that_do_not_fit(self, path: Path) -> None:
         whole = load_artifact(path)
         needed = set(whole.header) - {"format", "version", "sha256", "prompts"}

@@ -18,9 +18,7 @@ from torch import Tensor
 
 from piaa.thresholds import estimate_thresholds
 
-SHARE = (
-    0.5  # of the nats that count; more helps if all classes are there, and harms those that are not
-)
+SHARE = 0.5  # of the nats that count; more would harm classes that are not there
 MOST = 4.0  # nats
 PRIOR = 5.0  # images that are taken to have been seen with the usual company
 FIRMNESS = 3.0  # of what is found: doubtful images count little on either side
@@ -44,8 +42,8 @@ class Company:
     def of(evidence: Tensor, presence: Tensor | None) -> Company:
         """From evidence (n, C) of unlabelled images; presence (C,) as in `estimate_thresholds`."""
         level, slope, _ = estimate_thresholds(evidence, presence)
-        found = torch.sigmoid(FIRMNESS * slope * (evidence - level))
-        return Company(level, torch.tensor(FIRMNESS * slope), SHARE / slope * solitude(found))
+        alone = solitude(found_by(evidence, level, slope))
+        return Company(level, torch.tensor(FIRMNESS * slope), SHARE / slope * alone)
 
     def explain(self, evidence: Tensor) -> Tensor:
         """Evidence (B, C), each class's less what the strongest other one says against it."""
@@ -56,6 +54,11 @@ class Company:
         strongest = against.topk(2, dim=1)
         own = strongest.indices[:, :1] == torch.arange(evidence.shape[1], device=device)
         return evidence - torch.where(own, strongest.values[:, 1:], strongest.values[:, :1])
+
+
+def found_by(evidence: Tensor, thresholds: Tensor, slope: float) -> Tensor:
+    """How far each image holds each class, (n, C) in (0, 1), by evidence (n, C) around thresholds (C,)."""
+    return torch.sigmoid(FIRMNESS * slope * (evidence - thresholds))
 
 
 def solitude(found: Tensor) -> Tensor:

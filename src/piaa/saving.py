@@ -158,7 +158,7 @@ def _check_tensors(tensors: Mapping[str, Tensor], c: int, d: int, *, fitted: boo
         expected |= dict.fromkeys(_BANK, (n_members,))
         if any(name.startswith("whole.") for name in tensors):
             expected |= {"whole.weight": (d, c), "whole.bias": (c,)}
-        if any(name.startswith("company.") for name in tensors):
+        if c > 1 and any(name.startswith("company.") for name in tensors):
             expected |= {"company.level": (c,), "company.steepness": (), "company.cost": (c,)}
     if names := sorted(expected.keys() ^ tensors.keys()):
         raise InputError(f"tensors are missing or too many: {', '.join(names)}")

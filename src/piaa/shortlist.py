@@ -11,10 +11,10 @@ What is exact and what is not, for the classes on an image's shortlist:
 - The products of patches and classes (T and G) are those of the full computation.
 - Their softmax is over *all* classes. Clusters that are listed in full enter its denominator class
   by class; any other as if its members' scores were normally distributed around its mean:
-  log sum exp = log n + mean + variance / 2. That is the one approximation. It moves all classes of
+  log sum exp = log n + mean + variance / 2. That is an approximation. It moves all classes of
   a patch alike, and benchmarks/shortlist.py prints by how much it moves the evidence.
-
-- What a class that is found says against the others (`piaa.company`) is heard from the listed ones.
+- What a class that is found says against the others (`piaa.company`) is heard from the listed
+  ones only: the other approximation, and nothing where what an image shows is on its list.
 
 Classes off the list score 0. Nothing is lost if all clusters are chosen.
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from piaa.company import FIRMNESS
+from piaa.company import found_by
 from piaa.pvcl import Classifier
 from piaa.thresholds import estimate_thresholds
 
@@ -20,7 +20,7 @@ SHRINKAGE = 3.0  # of the covariance, as in piaa.pvcl.gda
 def taught(evidence: Tensor) -> Tensor:
     """How far each image holds each class, (n, C) in (0, 1), by evidence (n, C) of unlabelled images."""
     thresholds, slope, _ = estimate_thresholds(evidence)
-    return torch.sigmoid(FIRMNESS * slope * (evidence - thresholds))
+    return found_by(evidence, thresholds, slope)
 
 
 def learn_whole(cls: Tensor, holds: Tensor, like: Tensor) -> Classifier:
