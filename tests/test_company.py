@@ -91,6 +91,16 @@ def test_many_things_an_image_leave_all_as_it_is() -> None:
     assert with_it == pytest.approx(mean_ap(world, test, plain(scorer).evidence(seen)), abs=0.1)
 
 
+def test_thresholds_are_of_what_is_left() -> None:
+    """The report's shares are those of the images that the finished scorer tags."""
+    world = varied_world(905, FIT, n_classes=5, text=0.3, cls=0.3, cls_noise=0.6, labels=(1, 1))
+    fitted = fit(world, slice(FIT))
+    tagged = (fitted.scorer.scores(features(world, slice(FIT))) >= 0.5).float().mean(0)
+    assert torch.allclose(tagged, fitted.prevalence, atol=0.01)
+    unexplained = (plain(fitted.scorer).scores(features(world, slice(FIT))) >= 0.5).float().mean(0)
+    assert (unexplained - fitted.prevalence).abs().max() > 0.05
+
+
 def test_presets_have_none() -> None:
     world = varied_world(5, 40, n_classes=5, n_patches=9)
     assert fit(world, slice(40), Config.reference("voc")).scorer.company is None

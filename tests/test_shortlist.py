@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 
 from fake_encoder import FeatureEncoder
 from piaa import Config, Recognizer
+from piaa.company import Company
 from piaa.encoders.base import ImageFeatures
 from piaa.errors import InputError
 from piaa.pvcl import Classifier
@@ -39,7 +40,7 @@ def words_and_images(seed: int = 0) -> tuple[Tensor, ImageFeatures]:
 
 
 def fitted_scorer(words: Tensor) -> Scorer:
-    """All four branches, weights and thresholds of every class different."""
+    """All four branches and company; weights and thresholds of every class different."""
     random = torch.Generator().manual_seed(7)
     n = len(words)
     shares = torch.rand(4, n, generator=random)
@@ -48,6 +49,9 @@ def fitted_scorer(words: Tensor) -> Scorer:
     head = Classifier((words.T + noise[0]).contiguous(), 0.05 * torch.rand(n, generator=random))
     whole = Classifier((words.T + noise[1]).contiguous(), torch.zeros(n))
     none = torch.zeros(n)
+    company = Company(
+        torch.rand(n, generator=random), torch.tensor(4.0), torch.rand(n, generator=random)
+    )
     return Scorer(
         words,
         Config.auto(),
@@ -57,6 +61,7 @@ def fitted_scorer(words: Tensor) -> Scorer:
         torch.rand(n, generator=random),
         1.3,
         whole,
+        company,
     )
 
 
