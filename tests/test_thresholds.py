@@ -28,33 +28,43 @@ class TestWithoutLabels:
     @pytest.mark.parametrize(("distance", "least"), [(6.0, 0.99), (4.0, 0.97), (3.0, 0.94)])
     def test_near_the_best_in_hindsight(self, distance: float, least: float) -> None:
         scores, labels = world(0, 2000, distance)
-        thresholds, slope, prevalence = estimate_thresholds(scores)
+        cuts = estimate_thresholds(scores)
         best = f1(scores >= best_thresholds(scores, labels), labels)
-        found = f1(scores >= thresholds, labels)
+        found = f1(scores >= cuts.thresholds, labels)
         assert (found / best).mean() > least
-        assert slope > 0
-        assert torch.equal(prevalence, (scores >= thresholds).float().mean(0))
-        assert (prevalence - torch.tensor(SHARES)).abs().max() < 0.06
+        assert cuts.slope > 0
+        assert torch.equal(cuts.prevalence, (scores >= cuts.thresholds).float().mean(0))
+        assert (cuts.prevalence - torch.tensor(SHARES)).abs().max() < 0.06
 
     def test_few_images_share_one_cut(self) -> None:
         scores, _ = world(1, 12, 5.0)
-        thresholds, _, _ = estimate_thresholds(scores)
-        assert len(thresholds.unique()) == 1
+        cuts = estimate_thresholds(scores)
+        assert len(cuts.thresholds.unique()) == 1
+        assert not cuts.split.any()  # of which nothing can be said
 
     @pytest.mark.parametrize("n", [1, 2, 5, 40])
     def test_constant_and_tiny(self, n: int) -> None:
         mixed = torch.cat([torch.zeros(n, 1), torch.full((n, 1), 5.0), torch.randn(n, 1)], 1)
         for scores in (torch.full((n, 1), -2.0), mixed):
-            thresholds, slope, prevalence = estimate_thresholds(scores)
-            assert thresholds.isfinite().all()
-            assert thresholds.dtype == torch.float32
-            assert 0 < slope < float("inf")
-            assert ((prevalence >= 0) & (prevalence <= 1)).all()
+            cuts = estimate_thresholds(scores)
+            assert cuts.thresholds.isfinite().all()
+            assert cuts.thresholds.dtype == torch.float32
+            assert 0 < cuts.slope < float("inf")
+            assert ((cuts.prevalence >= 0) & (cuts.prevalence <= 1)).all()
+
+    def test_a_split_is_seen(self) -> None:
+        """Two lumps gain over one what their distance and shares say; a lump of noise gains nothing."""
+        far, _ = world(3, 2000, 6.0)
+        near, _ = world(3, 2000, 3.0)
+        noise = torch.randn(2000, 4, generator=torch.Generator().manual_seed(0))
+        split = [estimate_thresholds(scores).split for scores in (far, near, noise)]
+        assert (split[0] > split[1]).all()
+        assert (split[1] > 5 * split[2]).all()
 
     def test_order_does_not_matter(self) -> None:
         scores, _ = world(2, 200, 4.0)
         one, other = estimate_thresholds(scores), estimate_thresholds(scores.flip(0))
-        torch.testing.assert_close(one[0], other[0])
+        torch.testing.assert_close(one.thresholds, other.thresholds)
 
 
 class TestWithLabels:
@@ -92,15 +102,15 @@ def test_a_part_of_the_scores_is_enough_for_what_all_share(monkeypatch: pytest.M
     random = torch.Generator().manual_seed(4)
     holds = torch.rand(2000, 12, generator=random) < 0.1
     scores = torch.randn(2000, 12, generator=random) + 4 * holds
-    every, _, _ = estimate_thresholds(scores)
+    every = estimate_thresholds(scores).thresholds
     some = _spread_out(scores, 1000)
     assert 800 < len(some) <= 1000
     place = (scores.reshape(-1) == some).nonzero()[:, 1] % 12
     assert place.bincount(minlength=12).min() > 60  # no class is left out
     assert _spread_out(scores, 10**6).shape == (24000, 1)
     monkeypatch.setattr("piaa.thresholds._POOLED", 1000)
-    assert torch.allclose(estimate_thresholds(scores)[0], every, atol=0.1)
-    assert not torch.equal(estimate_thresholds(scores)[0], every)
+    assert torch.allclose(estimate_thresholds(scores).thresholds, every, atol=0.1)
+    assert not torch.equal(estimate_thresholds(scores).thresholds, every)
 
 
 class TestLookAlikes:
@@ -134,9 +144,9 @@ class TestLookAlikes:
     def test_thresholds_do_not_count_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A mixture of one class's own scores takes the other's images for likely ones."""
         scores, holds = self.world()
-        known = f1(scores >= estimate_thresholds(scores)[0], holds)
+        known = f1(scores >= estimate_thresholds(scores).thresholds, holds)
         monkeypatch.setattr("piaa.thresholds.ALIKE", 1.0)
-        unknown = f1(scores >= estimate_thresholds(scores)[0], holds)
+        unknown = f1(scores >= estimate_thresholds(scores).thresholds, holds)
         assert (known[:2] > unknown[:2] + 0.02).all()
         assert torch.equal(known[2:], unknown[2:])
 

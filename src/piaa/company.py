@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from piaa.thresholds import estimate_thresholds
+from piaa.thresholds import Cuts, estimate_thresholds
 
 SHARE = 0.5  # of the nats that count; more would harm classes that are not there
 MOST = 4.0  # nats
@@ -41,9 +41,10 @@ class Company:
     @staticmethod
     def of(evidence: Tensor, presence: Tensor | None) -> Company:
         """From evidence (n, C) of unlabelled images; presence (C,) as in `estimate_thresholds`."""
-        level, slope, _ = estimate_thresholds(evidence, presence)
-        alone = solitude(found_by(evidence, level, slope))
-        return Company(level, torch.tensor(FIRMNESS * slope), SHARE / slope * alone)
+        cuts = estimate_thresholds(evidence, presence)
+        alone = solitude(found_by(evidence, cuts))
+        steepness = torch.tensor(FIRMNESS * cuts.slope)
+        return Company(cuts.thresholds, steepness, SHARE / cuts.slope * alone)
 
     def explain(self, evidence: Tensor) -> Tensor:
         """Evidence (B, C), each class's less what the strongest other one says against it."""
@@ -56,9 +57,9 @@ class Company:
         return evidence - torch.where(own, strongest.values[:, 1:], strongest.values[:, :1])
 
 
-def found_by(evidence: Tensor, thresholds: Tensor, slope: float) -> Tensor:
-    """How far each image holds each class, (n, C) in (0, 1), by evidence (n, C) around thresholds (C,)."""
-    return torch.sigmoid(FIRMNESS * slope * (evidence - thresholds))
+def found_by(evidence: Tensor, cuts: Cuts) -> Tensor:
+    """How far each image holds each class, (n, C) in (0, 1), by evidence (n, C) around its cuts."""
+    return torch.sigmoid(FIRMNESS * cuts.slope * (evidence - cuts.thresholds))
 
 
 def solitude(found: Tensor) -> Tensor:

@@ -137,10 +137,10 @@ class Finisher:
             if crossfit is not None:
                 company = Company.of(evidence, held)
                 scorer, evidence = replace(scorer, company=company), company.explain(evidence)
-        thresholds, slope, prevalence = estimate_thresholds(evidence, held)
-        scorer = replace(scorer, thresholds=thresholds, slope=slope)
+        cuts = estimate_thresholds(evidence, held)
+        scorer = replace(scorer, thresholds=cuts.thresholds, slope=cuts.slope)
         retained = Retained(members.label.cpu(), members.image.cpu(), members.cell.cpu())
-        return Fitted(scorer, bank_report, retained, prevalence, self.whole.n_images)
+        return Fitted(scorer, bank_report, retained, cuts.prevalence, self.whole.n_images)
 
     def remembered(self) -> Iterator[ImageFeatures]:
         """The images of the sample by id, some at a time; as one row of patches, whatever their grid."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -21,10 +22,25 @@ _CLASSES_AT_ONCE = 256
 _POOLED = 2**20  # scores are enough for the mixture of all classes
 
 
-def estimate_thresholds(
-    scores: Tensor, presence: Tensor | None = None
-) -> tuple[Tensor, float, Tensor]:
-    """Thresholds (C,), a slope for the scores around them, and prevalences (C,), without labels.
+@dataclass(frozen=True)
+class Cuts:
+    """Where the scores of C classes are cut, and what was seen on the way.
+
+    Attributes:
+        thresholds: (C,) float32.
+        slope: of a sigmoid on the scores around them.
+        prevalence: (C,) float32, share of the scores above.
+        split: (C,) float32, nats an image that two components gain over one; 0 if there are few images.
+    """
+
+    thresholds: Tensor
+    slope: float
+    prevalence: Tensor
+    split: Tensor
+
+
+def estimate_thresholds(scores: Tensor, presence: Tensor | None = None) -> Cuts:
+    """Thresholds without labels.
 
     scores is (n, C) float32 over n unlabelled images. The two-component mixture of a class's scores gives
     every image a probability to hold the class, and so every cut an expected F1; the best cut is taken. It
@@ -38,17 +54,19 @@ def estimate_thresholds(
     """
     some = _spread_out(scores, _POOLED)
     level = float(_best_expected_f1(some, fit_mixture(some)))
+    split = torch.zeros(scores.shape[1])
     if len(scores) < LEAST_IMAGES:
         thresholds = torch.full((scores.shape[1],), level)
     else:
         own = fit_mixture(scores)
+        split = own.gain.float()
         trust = (0.5 + 0.5 * own.gain / (own.gain + TYPICAL_GAIN)).float()
         thresholds = trust * _best_expected_f1(scores, own, claimed(scores)) + (1 - trust) * level
     if presence is not None:
         lifted = thresholds.clamp_min(level)
         thresholds = presence * thresholds + (1 - presence) * lifted
     prevalence = (scores >= thresholds).float().mean(0)
-    return thresholds, _slope(scores - thresholds), prevalence
+    return Cuts(thresholds, _slope(scores - thresholds), prevalence, split)
 
 
 def _spread_out(scores: Tensor, most: int) -> Tensor:

@@ -19,8 +19,7 @@ SHRINKAGE = 3.0  # of the covariance, as in piaa.pvcl.gda
 
 def taught(evidence: Tensor) -> Tensor:
     """How far each image holds each class, (n, C) in (0, 1), by evidence (n, C) of unlabelled images."""
-    thresholds, slope, _ = estimate_thresholds(evidence)
-    return found_by(evidence, thresholds, slope)
+    return found_by(evidence, estimate_thresholds(evidence))
 
 
 def learn_whole(cls: Tensor, holds: Tensor, like: Tensor) -> Classifier:

@@ -67,11 +67,11 @@ class TestMixturesAndThresholds:
         assert finite(mixture.low, mixture.high, mixture.deviation, mixture.share, mixture.gain)
         assert (mixture.low <= mixture.high).all()
         assert ((mixture.share > 0) & (mixture.share < 1)).all()
-        thresholds, slope, prevalence = estimate_thresholds(scores)
-        assert finite(thresholds, prevalence)
-        assert 0 < slope < float("inf")
-        assert ((prevalence >= 0) & (prevalence <= 1)).all()
-        made = torch.sigmoid(slope * (scores - thresholds))
+        cuts = estimate_thresholds(scores)
+        assert finite(cuts.thresholds, cuts.prevalence, cuts.split)
+        assert 0 < cuts.slope < float("inf")
+        assert ((cuts.prevalence >= 0) & (cuts.prevalence <= 1)).all()
+        made = torch.sigmoid(cuts.slope * (scores - cuts.thresholds))
         assert ((made >= 0) & (made <= 1)).all()
 
     @few
@@ -80,16 +80,17 @@ class TestMixturesAndThresholds:
         scores = _scores(seed, n, 5)
         order = torch.tensor(data.draw(st.permutations(range(5))))
         one, other = estimate_thresholds(scores), estimate_thresholds(scores[:, order])
-        torch.testing.assert_close(one[0][order], other[0], rtol=1e-4, atol=1e-4)
-        assert one[1] == pytest.approx(other[1], rel=1e-4)
+        found, expected = other.thresholds, one.thresholds[order]
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        assert one.slope == pytest.approx(other.slope, rel=1e-4)
 
     @few
     @given(score_tables(least=2), st.integers(0, 5))
     def test_scores_rise_with_evidence(self, scores: Tensor, column: int) -> None:
-        thresholds, slope, _ = estimate_thresholds(scores)
+        cuts = estimate_thresholds(scores)
         column %= scores.shape[1]
         sorted_scores = scores[:, column].sort().values
-        made = torch.sigmoid(slope * (sorted_scores - thresholds[column]))
+        made = torch.sigmoid(cuts.slope * (sorted_scores - cuts.thresholds[column]))
         assert (made.diff() >= 0).all()
 
 

@@ -122,7 +122,7 @@ class Sparc(ZeroShot):
 
     def _count(self, own: Tensor) -> Compounds:
         scores = own.float()
-        return likely_groups(scores >= estimate_thresholds(scores)[0], self.classes)
+        return likely_groups(scores >= estimate_thresholds(scores).thresholds, self.classes)
 
 
 def standardize(scores: Tensor, *, dim: int) -> Tensor:
