@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from piaa import Config
-from piaa.company import MOST, PRIOR, Company, solitude
+from piaa import Config, paa, pvcl
+from piaa.company import MOST, PRIOR, Company, one_thing, solitude
 from piaa.scoring import Scorer
 from test_auto import FIT, features, fit, mean_ap
 from worlds import varied_world
@@ -30,6 +30,45 @@ def test_solitude_is_a_count_of_other_classes() -> None:
     assert solitude(found)[0] > 0.5
 
 
+def test_solitude_among_some_classes() -> None:
+    """A class that does not count is as if it were not there; half of one counts half."""
+    found = torch.rand(300, 4, generator=torch.Generator().manual_seed(3)) ** 2
+    found[:, 2] *= 1 - found[:, 0]
+    without = solitude(found, among=torch.tensor([1.0, 1.0, 1.0, 0.0]))
+    assert torch.allclose(without[:3], solitude(found[:, :3]), atol=1e-6)
+    among = torch.tensor([1.0, 0.5, 1.0, 0.25])
+    for d in range(4):
+        rest = [e for e in range(4) if e != d]
+        together = sum((found[:, d] * found[:, e]).mean() * among[e] for e in rest)
+        usual = sum(found[:, d].mean() * found[:, e].mean() * among[e] for e in rest)
+        expected = -math.log((together / usual + PRIOR / 300) / (1 + PRIOR / 300))
+        seen = solitude(found, among=among)[d].item()
+        assert seen == pytest.approx(max(expected, 0.0), abs=1e-5)
+
+
+class TestOneThing:
+    """Whether images hold one thing each is for the clear classes to say, and for most of them."""
+
+    one_each = torch.eye(6).repeat(50, 1)
+
+    def test_ends(self) -> None:
+        chance = (torch.rand(300, 6, generator=torch.Generator().manual_seed(0)) < 0.3).float()
+        assert one_thing(self.one_each, torch.ones(6)) == 1
+        assert one_thing(chance, torch.ones(6)) == 0
+        assert one_thing(self.one_each[:60], torch.ones(6)) == 0  # sixty images do not make a rule
+        assert one_thing(self.one_each, torch.zeros(6)) == 0
+
+    def test_two_names_of_one_thing(self) -> None:
+        found = torch.cat([self.one_each, self.one_each[:, :1]], 1)
+        assert one_thing(found, torch.ones(7)) == 1
+
+    def test_lumps_do_not_count(self) -> None:
+        chance = (torch.rand(300, 2, generator=torch.Generator().manual_seed(1)) < 0.6).float()
+        found = torch.cat([self.one_each, chance], 1)
+        assert one_thing(found, torch.ones(8)) == 0
+        assert one_thing(found, torch.tensor([1.0] * 6 + [0.0] * 2)) == 1
+
+
 def test_solitude_at_its_ends() -> None:
     one_each = torch.eye(5).repeat(1000, 1)
     assert (solitude(one_each) == MOST).all()
@@ -40,33 +79,49 @@ def test_solitude_at_its_ends() -> None:
     assert solitude(torch.eye(2)).max() < 0.4
 
 
-def test_explaining_one_by_one() -> None:
+@pytest.mark.parametrize("with_rivals", [False, True])
+def test_explaining_one_by_one(with_rivals: bool) -> None:
     random = torch.Generator().manual_seed(2)
     evidence = 3 * torch.randn(6, 5, generator=random)
     company = Company(
-        torch.randn(5, generator=random), torch.tensor(1.7), torch.rand(5, generator=random)
+        torch.randn(5, generator=random),
+        torch.tensor(1.7),
+        torch.rand(5, generator=random),
+        with_rivals * 4 * torch.rand(5, generator=random),
     )
-    found = company.explain(evidence)
+    explained = company.explain(evidence)
     for i in range(6):
-        against = [
-            company.cost[d].item() / (1 + math.exp(-1.7 * (evidence[i, d] - company.level[d])))
-            for d in range(5)
-        ]
+        margin = [1.7 * (evidence[i, d] - company.level[d]).item() for d in range(5)]
+        found = [sigmoid(m) for m in margin]
+        cost, rival = company.cost.tolist(), company.rival.tolist()
         for c in range(5):
-            rest = max(against[:c] + against[c + 1 :])
-            assert found[i, c].item() == pytest.approx(evidence[i, c].item() - rest, abs=1e-5)
-        assert torch.equal(company.explain(evidence[i : i + 1])[0], found[i])
+            others = [d for d in range(5) if d != c]
+            d = max(others, key=lambda d: found[d] * (cost[d] + rival[d]))
+            own = sigmoid(margin[c] - margin[d]) * rival[c] / max(rival) if with_rivals else 0
+            rest = found[d] * (cost[d] + rival[d] * (1 - own))
+            assert explained[i, c].item() == pytest.approx(evidence[i, c].item() - rest, abs=1e-5)
+        assert torch.equal(company.explain(evidence[i : i + 1])[0], explained[i])
 
 
-def test_classes_off_a_shortlist_say_nothing() -> None:
-    company = Company(torch.zeros(3), torch.tensor(1.0), torch.tensor([1.0, 2.0, 4.0]))
+def test_of_two_rivals_the_one_that_stands_out_more_stays() -> None:
+    company = Company(torch.zeros(3), torch.tensor(3.0), torch.zeros(3), torch.tensor([8.0, 8, 0]))
+    first, second, lump = company.explain(torch.tensor([[4.0, 2.0, 6.0]]))[0].tolist()
+    assert first == pytest.approx(4, abs=0.05)
+    assert second == pytest.approx(2 - 8, abs=0.05)
+    assert lump == pytest.approx(6 - 8, abs=0.05)  # high by chance
+
+
+@pytest.mark.parametrize("rival", [0.0, 8.0])
+def test_classes_off_a_shortlist_say_nothing(rival: float) -> None:
+    costs = torch.tensor([1.0, 2.0, 4.0])
+    company = Company(torch.zeros(3), torch.tensor(1.0), costs, rival * costs)
     off = torch.tensor([[0.5, -torch.inf, -torch.inf]])
     found = company.explain(off)
     assert found[0, 0] == off[0, 0]
     assert torch.equal(found[0, 1:], off[0, 1:])
 
 
-@pytest.mark.parametrize("seed", [805, 905, 1105])
+@pytest.mark.parametrize("seed", [805, 1105, 1305, 1405])
 def test_one_thing_an_image_tells_classes_that_no_text_knows(seed: int) -> None:
     """Five classes, one an image, of which one or two have a text at chance: the rest gives them away."""
     world = varied_world(
@@ -75,17 +130,25 @@ def test_one_thing_an_image_tells_classes_that_no_text_knows(seed: int) -> None:
     test = slice(FIT, None)
     scorer = fit(world, slice(FIT)).scorer
     assert scorer.company is not None
-    assert scorer.company.cost.max() > 0
+    assert scorer.company.rival.max() > 0
     seen = features(world, test)
     with_it = mean_ap(world, test, scorer.evidence(seen))
     without = mean_ap(world, test, plain(scorer).evidence(seen))
-    assert with_it > without + 4
+    assert with_it > without + 10
+    config = Config.reference(
+        "coco"
+    )  # its softmax over classes takes one thing an image for granted
+    learned = pvcl.learn([world.patches[:FIT]], world.text, config)
+    published = paa.aggregate(seen.patches, seen.cls, world.text, learned, config).fused
+    assert with_it > mean_ap(world, test, published) - 1
 
 
 def test_many_things_an_image_leave_all_as_it_is() -> None:
     world = varied_world(5, FIT + 200, text=0.45, labels=(4, 8))
     test = slice(FIT, None)
     scorer = fit(world, slice(FIT)).scorer
+    assert scorer.company is not None
+    assert not scorer.company.rival.any()
     seen = features(world, test)
     with_it = mean_ap(world, test, scorer.evidence(seen))
     assert with_it == pytest.approx(mean_ap(world, test, plain(scorer).evidence(seen)), abs=0.1)
@@ -104,6 +167,10 @@ def test_thresholds_are_of_what_is_left() -> None:
 def test_presets_have_none() -> None:
     world = varied_world(5, 40, n_classes=5, n_patches=9)
     assert fit(world, slice(40), Config.reference("voc")).scorer.company is None
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
 
 
 def plain(scorer: Scorer) -> Scorer:

@@ -50,7 +50,10 @@ def fitted_scorer(words: Tensor) -> Scorer:
     whole = Classifier((words.T + noise[1]).contiguous(), torch.zeros(n))
     none = torch.zeros(n)
     company = Company(
-        torch.rand(n, generator=random), torch.tensor(4.0), torch.rand(n, generator=random)
+        torch.rand(n, generator=random),
+        torch.tensor(4.0),
+        torch.rand(n, generator=random),
+        torch.rand(n, generator=random),
     )
     return Scorer(
         words,

@@ -7,6 +7,11 @@ That is next to nothing for a person or a chair, and much for all classes where 
 
 One number a class and not one a pair: look-alikes are found together, so that of pairs one would learn that
 they keep company, and undo what this is for.
+
+**One thing an image.** In a collection of portraits of pets or products no image holds two. It shows: classes
+whose evidence splits in two are hardly ever found together. A class that is found then rules the others out,
+unless one of them stands out more; so even a class that neither its text nor its patches tell is found, as
+what is left. A class whose evidence is one lump says nothing here, neither of the collection nor of an image.
 """
 
 from __future__ import annotations
@@ -17,11 +22,22 @@ import torch
 from torch import Tensor
 
 from piaa.thresholds import Cuts, estimate_thresholds
+from piaa.weighting import ramp
 
 SHARE = 0.5  # of the nats that count; more would harm classes that are not there
 MOST = 4.0  # nats
 PRIOR = 5.0  # images that are taken to have been seen with the usual company
 FIRMNESS = 3.0  # of what is found: doubtful images count little on either side
+CLEAR = (
+    0.1,
+    0.4,
+)  # split of a class relative to that of the upper quarter, between one lump and two
+ONE_THING = (
+    3.0,
+    3.5,
+)  # nats of the middle one of the clear classes, among these: one thing an image
+RULED_OUT = 8.0  # nats; the surest image of a class has half of that
+_FAR = 60.0  # where a sigmoid is flat; classes off a shortlist are infinitely far
 
 
 @dataclass(frozen=True)
@@ -32,29 +48,47 @@ class Company:
         level: (C,) float32, evidence at which a class is as likely found as not.
         steepness: () float32, of the sigmoid around it.
         cost: (C,) float32, at least 0: what all other classes lose where a class is found.
+        rival: (C,) float32, at least 0: what they lose on top, unless they stand out more; 0 for all classes
+            if images hold several things.
     """
 
     level: Tensor
     steepness: Tensor
     cost: Tensor
+    rival: Tensor
 
     @staticmethod
     def of(evidence: Tensor, presence: Tensor | None) -> Company:
         """From evidence (n, C) of unlabelled images; presence (C,) as in `estimate_thresholds`."""
         cuts = estimate_thresholds(evidence, presence)
-        alone = solitude(found_by(evidence, cuts))
-        steepness = torch.tensor(FIRMNESS * cuts.slope)
-        return Company(cuts.thresholds, steepness, SHARE / cuts.slope * alone)
+        found = found_by(evidence, cuts)
+        clear = ramp(cuts.split / cuts.split.quantile(0.75).clamp_min(1e-6), CLEAR)
+        return Company(
+            level=cuts.thresholds,
+            steepness=torch.tensor(FIRMNESS * cuts.slope),
+            cost=SHARE / cuts.slope * solitude(found),
+            rival=RULED_OUT / cuts.slope * one_thing(found, clear) * clear,
+        )
 
     def explain(self, evidence: Tensor) -> Tensor:
         """Evidence (B, C), each class's less what the strongest other one says against it."""
         device = evidence.device
-        level, cost = (part.to(device, non_blocking=True) for part in (self.level, self.cost))
-        steepness = self.steepness.to(device, non_blocking=True)
-        against = cost * torch.sigmoid(steepness * (evidence - level))
-        strongest = against.topk(2, dim=1)
+        level, steepness, cost, rival = (
+            part.to(device, non_blocking=True)
+            for part in (self.level, self.steepness, self.cost, self.rival)
+        )
+        margin = steepness * (evidence - level)
+        found = margin.sigmoid()
+        strongest = ((cost + rival) * found).topk(2, dim=1)
         own = strongest.indices[:, :1] == torch.arange(evidence.shape[1], device=device)
-        return evidence - torch.where(own, strongest.values[:, 1:], strongest.values[:, :1])
+        if not self.rival.any():
+            return evidence - torch.where(own, strongest.values[:, 1:], strongest.values[:, :1])
+        speaker = torch.where(own, strongest.indices[:, 1:], strongest.indices[:, :1])
+        margin = margin.clamp(-_FAR, _FAR)
+        # A lump stands out by chance; only clear classes hold their own.
+        stands_out = rival / rival.max() * (margin - margin.gather(1, speaker)).sigmoid()
+        against = cost[speaker] + rival[speaker] * (1 - stands_out)
+        return evidence - found.gather(1, speaker) * against
 
 
 def found_by(evidence: Tensor, cuts: Cuts) -> Tensor:
@@ -62,18 +96,34 @@ def found_by(evidence: Tensor, cuts: Cuts) -> Tensor:
     return torch.sigmoid(FIRMNESS * cuts.slope * (evidence - cuts.thresholds))
 
 
-def solitude(found: Tensor) -> Tensor:
+def solitude(found: Tensor, among: Tensor | None = None) -> Tensor:
     """Nats that finding a class speaks against any other, (C,) float32 in [0, MOST].
 
-    found (n, C) in [0, 1]: how far each image seems to hold each class.
+    found (n, C) in [0, 1]: how far each image seems to hold each class. among (C,) in [0, 1]: how far a class
+    counts as one of the others, all by default.
     """
     found = found.double()
     n = len(found)
     share = found.mean(0)
+    counted = found if among is None else found * among
+    usual_company = counted.mean(0)
     # Not by way of all pairs, of which there may be a hundred million.
-    others = found.sum(1, keepdim=True) - found
+    others = counted.sum(1, keepdim=True) - counted
     together = (found * others).mean(0)
-    usual = share * (share.sum() - share)
+    usual = share * (usual_company.sum() - usual_company)
     tiny = 1e-12  # of a class that is never found there is nothing to say
     ratio = (together + PRIOR / n * usual + tiny) / ((1 + PRIOR / n) * usual + tiny)
     return -ratio.log().clamp(-MOST, 0).float()
+
+
+def one_thing(found: Tensor, clear: Tensor) -> float:
+    """In [0, 1]: whether images hold one thing each, by found (n, C) of the classes that are clear (C,).
+
+    The middle class decides: two names of one thing are always found together.
+    """
+    alone, order = solitude(found, among=clear).sort()
+    weight = clear[order].cumsum(0)
+    if weight[-1] == 0:
+        return 0.0
+    middle = alone[(weight >= weight[-1] / 2).nonzero()[0]]
+    return float(ramp(middle, ONE_THING))

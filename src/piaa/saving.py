@@ -124,7 +124,7 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
         thresholds=tensors["thresholds"],
         slope=_positive("slope", header["slope"]),
         whole=_classifier(tensors, "whole", encoder.device) if "whole.weight" in tensors else None,
-        company=Company(**_group(tensors, "company")) if "company.cost" in tensors else None,
+        company=_company(tensors),
     )
     return recognizer
 
@@ -139,6 +139,14 @@ def _group(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 def _classifier(tensors: Mapping[str, Tensor], prefix: str, device: torch.device) -> Classifier:
     return Classifier(**{k: v.to(device) for k, v in _group(tensors, prefix).items()})
+
+
+def _company(tensors: Mapping[str, Tensor]) -> Company | None:
+    if "company.cost" not in tensors:
+        return None
+    # Files of before it was told whether images hold one thing each know no rivals.
+    no_rivals = {"rival": torch.zeros_like(tensors["company.cost"])}
+    return Company(**no_rivals | _group(tensors, "company"))
 
 
 def _positive(name: str, value: object) -> float:
@@ -160,6 +168,8 @@ def _check_tensors(tensors: Mapping[str, Tensor], c: int, d: int, *, fitted: boo
             expected |= {"whole.weight": (d, c), "whole.bias": (c,)}
         if c > 1 and any(name.startswith("company.") for name in tensors):
             expected |= {"company.level": (c,), "company.steepness": (), "company.cost": (c,)}
+            if "company.rival" in tensors:
+                expected["company.rival"] = (c,)
     if names := sorted(expected.keys() ^ tensors.keys()):
         raise InputError(f"tensors are missing or too many: {', '.join(names)}")
     for name, shape in expected.items():
