@@ -7,6 +7,7 @@ import torch
 
 from piaa.mixtures import standardize
 from piaa.weighting import (
+    _twin,
     agreement,
     gain,
     purified_share,
@@ -138,3 +139,17 @@ def test_what_is_another_classes_is_not_learnt() -> None:
     weights = weigh(text, crossfit, cls, torch.ones(8))
     assert weights.presence[7] == 0
     assert weights.presence[:7].min() > 0.9
+
+
+def test_twins_are_found_some_classes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class whose learnt scores are those of a class that agrees better with its text; by all pairs."""
+    random = torch.Generator().manual_seed(0)
+    crossfit = torch.randn(90, 11, generator=random)
+    text = crossfit + 2 * torch.rand(11, generator=random) * torch.randn(90, 11, generator=random)
+    crossfit[:, 9] = crossfit[:, 3] + 0.1 * crossfit[:, 9]
+    own = agreement(text, crossfit).tolist()
+    pairs = torch.corrcoef(crossfit.T).tolist()
+    expected = [max([0.0, *(pairs[c][d] for d in range(11) if own[d] > own[c])]) for c in range(11)]
+    monkeypatch.setattr("piaa.weighting._CLASSES_AT_ONCE", 4)
+    assert _twin(text, crossfit).tolist() == pytest.approx(expected, abs=1e-5)
+    assert expected[9] > 0.9

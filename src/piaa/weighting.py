@@ -53,6 +53,7 @@ BORNE_OUT = (0.62, 0.72)  # correlation of X with g, which it has not learnt fro
 FOR_LEARNED = (0.5, 0.8)  # presence that G needs, and h, which knows nothing but what it was taught
 FOR_OWN_CUT = (0.0, 0.45)  # presence that a threshold needs to lie below that of all classes
 HALF_AGREEMENT = 0.35  # correlation of h with the rest at which it gets half of its share
+_CLASSES_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -230,10 +231,13 @@ def _relative(values: Tensor) -> Tensor:
 
 def _twin(text: Tensor, crossfit: Tensor) -> Tensor:
     """(C,) in [0, 1]: correlation of X with that of the nearest class that agrees better with its text."""
-    scores = standardize(crossfit)
-    alike = scores.T @ scores / len(scores)
-    own = agreement(text, crossfit)
-    return alike.masked_fill(own[None, :] <= own[:, None], 0).amax(1).clamp(0, 1)
+    scores, own = standardize(crossfit), agreement(text, crossfit)
+    nearest = [torch.zeros(0)]
+    # Not all pairs at once, of which 10,000 classes have a hundred million.
+    for some in torch.split(torch.arange(len(own)), _CLASSES_AT_ONCE):
+        alike = scores[:, some].T @ scores / len(scores)
+        nearest.append(alike.masked_fill_(own <= own[some, None], 0).amax(1))
+    return torch.cat(nearest).clamp(0, 1)
 
 
 def _top_agreement(text: Tensor, cls: Tensor) -> Tensor:
