@@ -16,7 +16,7 @@ from torch import Tensor
 
 from piaa.checks import unit_rows
 from piaa.errors import InputError
-from piaa.pvcl.keys import Keys
+from piaa.pvcl.keys import Keys, at
 from piaa.pvcl.members import Members, Rows
 from piaa.pvcl.slots import Slots
 
@@ -82,7 +82,7 @@ class Bank:
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
             place, label, key = self._keys.entering(some, self._slots.worst)
-            vectors = some if len(place) == len(some) else some[place]
+            vectors = at(some, place)
             place = place + start
             self._slots.insert(vectors, label, key, ids[place // n_cells], place % n_cells)
         self.n_images += n_images

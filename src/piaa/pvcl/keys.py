@@ -74,7 +74,7 @@ class Keys:
             Their places (P,), classes (P,) int64 and keys (P,) float64, all exact.
         """
         place, label, torn = self._screen(rows, worst)
-        candidates = _at(rows, place)
+        candidates = at(rows, place)
         if self.text_scale is None:
             key = self._lead(candidates, label)
             doubtful = torn.nonzero().squeeze(1)
@@ -83,7 +83,7 @@ class Keys:
         else:
             label, key = self.assess(candidates)
         good = (key <= worst[label]).nonzero().squeeze(1)
-        return _at(place, good), _at(label, good), _at(key, good)
+        return at(place, good), at(label, good), at(key, good)
 
     def assess(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Class and key of each of the (N, D) rows, from its exact cosines with all classes."""
@@ -130,7 +130,7 @@ class Keys:
         torn = rival >= best - 2 * slack
         if not by_entropy:
             place = ((-best - slack <= bar[label]) | torn).nonzero().squeeze(1)
-            return place, _at(label, place), _at(torn, place)
+            return place, at(label, place), at(torn, place)
         # dH = -sum p_c (log p_c + H) dz_c, so logits off by e change log H by at most 2 e; sums over
         # the classes round, and `assess` has float32 probabilities and a floor under the log.
         n_classes = len(bar)
@@ -139,21 +139,21 @@ class Keys:
         # More classes only add entropy to that of the best two, which spares most rows the rest.
         possible = _entropy_of_two(torch.sigmoid(rival - best - 2 * slack)) <= bound
         chosen = (possible | torn).nonzero().squeeze(1)
-        logits = _at(scores, chosen).sub_(best[chosen, None])
+        logits = at(scores, chosen).sub_(best[chosen, None])
         odds = logits.exp()
         total = odds.sum(dim=1)
         entropy = total.log1p() - odds.mul_(logits).sum(dim=1) / (1 + total)
         place = chosen[(entropy <= bound[chosen]) | torn[chosen]]
-        return place, label[place], torn[place]
+        return place, at(label, place), at(torn, place)
 
 
 def _parts(n: int, at_once: int) -> list[slice]:
     return [slice(first, first + at_once) for first in range(0, n, at_once)]
 
 
-def _at(values: Tensor, place: Tensor) -> Tensor:
+def at(values: Tensor, place: Tensor) -> Tensor:
     """`values[place]` for ascending, distinct places, without a copy where these are all there are."""
-    return values if len(place) == len(values) else values[place]
+    return values if len(place) == len(values) else values.index_select(0, place)
 
 
 def _whole(rows: Tensor) -> Tensor:
