@@ -59,7 +59,7 @@ class PublishedEncoder:
     """Two full passes an image: class vector, then patches."""
 
     def __init__(self, encoder: ClipEncoder) -> None:
-        self.tower, self.frontend = encoder._model.vision, encoder.frontend
+        self.tower, self.frontend = encoder.vision, encoder.frontend
         self.blocks = [StockBlock(block).eval() for block in self.tower.blocks]
         p = self.tower.patch
         self.patch_embed = nn.Conv2d(3, len(self.tower.cls_token), p, p, bias=False)

@@ -37,7 +37,7 @@ def run_trunk(tower: VisionTower, pixels: Tensor, taps: frozenset[int]) -> tuple
 
 @torch.no_grad()
 def two_passes(encoder: ClipEncoder, pixels: Tensor) -> tuple[Tensor, Tensor]:
-    tower = encoder._model.vision
+    tower = encoder.vision
     x, _ = tower.embed(pixels)
     for block in tower.blocks:
         x, _ = block(x)
@@ -54,7 +54,7 @@ def main() -> None:
     options = parser.parse_args()
 
     encoder = random_encoder(options.frontend)
-    tower, frontend = encoder._model.vision, encoder.frontend
+    tower, frontend = encoder.vision, encoder.frontend
     pixels = torch.randn(options.batch, 3, 224, 224)
     taps = frontend.tapped_states
 

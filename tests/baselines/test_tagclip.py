@@ -83,7 +83,7 @@ def test_equals_the_plain_form(
 def test_passes_are_the_encoders_own_where_nothing_is_hidden(load: Load, family: str) -> None:
     encoder = load(family, frontend="maskclip")
     images = pixels(44, 2)
-    tower = with_bilinear_positions(encoder._model.vision)
+    tower = with_bilinear_positions(encoder.vision)
     own = encoder.encode_pixels(images)
     with torch.no_grad():
         vectors, affinity, grid = attention_pass(tower, images[:1], first_block=8, votes=4)

@@ -18,7 +18,7 @@ class PlainTower:
     """All block outputs of one image (3, H, W), and each front-end's patch tokens."""
 
     def __init__(self, encoder: ClipEncoder, image: Tensor) -> None:
-        self.tower = encoder._model.vision
+        self.tower = encoder.vision
         self.eva = encoder.architecture.family == "eva02"
         self.rotary = getattr(encoder.frontend, "rotary", True)
         patch = self.tower.patch

@@ -90,7 +90,7 @@ def test_similarities_are_centered_per_image() -> None:
 def test_every_head_sees_its_own_images_similarities(load: Callable[..., ClipEncoder]) -> None:
     """With k-k attention made uniform, only the similarities tell patches apart."""
     encoder = load("clip", frontend="sc-clip")
-    frontend, block = encoder.frontend, encoder._model.vision.blocks[-1]
+    frontend, block = encoder.frontend, encoder.vision.blocks[-1]
     generator = torch.Generator().manual_seed(2)
     batch, patches, width = 3, 9, 128
     x = torch.randn(batch, patches, width, generator=generator)

@@ -132,12 +132,12 @@ class TestPixels:
 
 class TestPositions:
     def test_trained_grid_is_untouched(self, encoder: ClipEncoder) -> None:
-        patches = encoder._model.vision.positions_for((14, 14))[1:]
-        assert torch.equal(patches, encoder._model.vision.positions[1:])
+        patches = encoder.vision.positions_for((14, 14))[1:]
+        assert torch.equal(patches, encoder.vision.positions[1:])
 
     def test_same_count_in_another_shape_is_resized(self, encoder: ClipEncoder) -> None:
-        patches = encoder._model.vision.positions_for((7, 28))[1:]
-        assert not torch.equal(patches, encoder._model.vision.positions[1:])
+        patches = encoder.vision.positions_for((7, 28))[1:]
+        assert not torch.equal(patches, encoder.vision.positions[1:])
 
     def test_sampling_points_of_the_published_front_ends(self) -> None:
         """Cubic convolution (A = -0.75) at source = (i + 0.5) g / (n + 0.1) - 0.5, written out."""
@@ -168,7 +168,7 @@ class TestPositions:
         """Transposing model and picture transposes the grid: rows and columns are not confused."""
         encoder = load("clip", frontend="sc-clip")
         other = load("clip", frontend="sc-clip")
-        tower = other._model.vision
+        tower = other.vision
         with torch.no_grad():
             patches = tower.positions[1:].view(14, 14, -1).transpose(0, 1).flatten(0, 1)
             tower.positions[1:] = patches.clone()

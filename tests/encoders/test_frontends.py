@@ -32,13 +32,13 @@ def test_equals_the_plain_form(
     encoder = load(family, frontend=name, frontend_options=options)
     images = pixels(31, 2, *size)
     with torch.no_grad():
-        cls, patches, grid = encoder._model.vision(images, encoder.frontend)
+        cls, patches, grid = encoder.vision(images, encoder.frontend)
         assert grid == (size[0] // 16, size[1] // 16)
         for index, image in enumerate(images):
             plain = PlainTower(encoder, image)
-            expected = encoder._model.vision.finish(plain.tokens(encoder.frontend))
+            expected = encoder.vision.finish(plain.tokens(encoder.frontend))
             torch.testing.assert_close(patches[index], expected, atol=1e-4, rtol=0)
-            expected_cls = encoder._model.vision.finish(plain.cls)
+            expected_cls = encoder.vision.finish(plain.cls)
             torch.testing.assert_close(cls[index], expected_cls, atol=1e-5, rtol=1e-5)
 
 
@@ -55,7 +55,7 @@ def test_cls_is_the_same_whatever_the_frontend(
 
 def test_trunk_runs_once(load: Callable[..., ClipEncoder]) -> None:
     encoder = load("clip", frontend="sc-clip")
-    blocks = encoder._model.vision.blocks
+    blocks = encoder.vision.blocks
     calls = [0] * len(blocks)
     handles = [
         block.register_forward_hook(

@@ -125,7 +125,7 @@ def test_features_are_the_same_on_any_number_of_cores(
 
 
 def test_the_last_block_stays_in_float(load: Callable[..., ClipEncoder]) -> None:
-    tower = copy.deepcopy(load("clip", frontend="clip")._model.vision)
+    tower = copy.deepcopy(load("clip", frontend="clip").vision)
     quantize_trunk(tower)
     kinds = [type(block.qkv) for block in tower.blocks]
     assert kinds == [Int8Linear] * (len(kinds) - 1) + [nn.Linear]

@@ -33,7 +33,7 @@ def test_the_device_tells() -> None:
 @pytest.mark.parametrize("frontend", list_frontends())
 def test_encoding(load: Callable[..., ClipEncoder], family: str, frontend: str) -> None:
     encoder = load(family, frontend=frontend)
-    tower = copy.deepcopy(encoder._model.vision).to(META)
+    tower = copy.deepcopy(encoder.vision).to(META)
     cls, patches, grid = tower(torch.empty(2, 3, 160, 224, device=META), encoder.frontend)
     assert cls.device == patches.device == META
     assert cls.shape == (2, encoder.dim)

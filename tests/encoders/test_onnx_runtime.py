@@ -75,7 +75,7 @@ def test_a_graph_that_differs_is_not_kept(
     monkeypatch.setattr(onnx_runtime, "export", lambda _: SimpleNamespace(save=Path.touch))
     monkeypatch.setattr(onnx_runtime, "_open", lambda *_: wrong)
     with pytest.raises(CheckpointError, match="differs from torch by"):
-        onnx_runtime.onnx_tower(encoder._model.vision, encoder.frontend, encoder.spec)
+        onnx_runtime.onnx_tower(encoder.vision, encoder.frontend, encoder.spec)
     assert not list((tmp_path / "onnx").iterdir())
 
 
@@ -84,4 +84,4 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make
     monkeypatch.setenv("PIAA_CACHE", str(tmp_path))
     monkeypatch.setattr(onnx_runtime, "find_spec", lambda _: None)
     with pytest.raises(InputError, match=r"pip install 'piaa\[onnx\]'"):
-        onnx_runtime.onnx_tower(encoder._model.vision, encoder.frontend, encoder.spec)
+        onnx_runtime.onnx_tower(encoder.vision, encoder.frontend, encoder.spec)

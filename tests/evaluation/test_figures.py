@@ -46,7 +46,7 @@ def test_cls_attention_is_that_of_the_last_block(
     assert title == "CLS attention"
     assert view.shape == (50, 70)
     # By hand: what the trained block's attention gives the class token.
-    tower = encoder._model.vision
+    tower = encoder.vision
     pixels, _ = preprocess(picture, encoder.spec.preprocessing)
     x, grid = tower.embed(pixels[None])
     rotate = tower.rotary(grid, x) if tower.rotary else None

@@ -36,7 +36,7 @@ def test_patches_and_cls_before_normalization(
     expected = recorded(family, frontend)
     encoder = load(family, frontend=frontend)
     with torch.no_grad():
-        cls, patches, grid = encoder._model.vision(
+        cls, patches, grid = encoder.vision(
             pixels(RECORDED[family][1], len(expected)), encoder.frontend
         )
     assert grid == (14, 14)

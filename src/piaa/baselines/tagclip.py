@@ -98,7 +98,7 @@ class TagClip(ZeroShot):
             )
         super().__init__(encoder, classes, template=template)
         self._clip = encoder
-        self._tower = with_bilinear_positions(encoder._model.vision)
+        self._tower = with_bilinear_positions(encoder.vision)
         depth = encoder.architecture.vision.depth
         self.level = _level(level)
         default = min(2 * depth // 3, depth - 2)

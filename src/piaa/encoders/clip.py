@@ -98,6 +98,11 @@ class ClipEncoder:
         return self.architecture.embed_dim
 
     @property
+    def vision(self) -> VisionTower:
+        """The image tower in torch, for methods that read more of it than features."""
+        return self._model.vision
+
+    @property
     def prompt_template(self) -> str:
         return "a photo of a {}"
 

@@ -55,7 +55,7 @@ def global_view(encoder: Encoder, picture: Image.Image) -> tuple[Tensor, str]:
         return on_image(values, features.grid, placements), "cosine with the global vector"
     pixels, placement = preprocess(picture, encoder.spec.preprocessing)
     recorder = _ClsAttention()
-    tower = encoder._model.vision
+    tower = encoder.vision
     _, _, grid = tower(pixels[None].to(encoder.device, tower.cls_token.dtype), recorder)
     return on_image(recorder.seen[0][0].cpu(), grid, [placement]), "CLS attention"
 
