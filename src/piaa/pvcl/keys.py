@@ -125,12 +125,15 @@ class Keys:
         bar = worst.float()
         slack = (2 * rows.shape[1] + 16) * 2.0**-24 * (self.text_scale or 1.0)
         scores = rows @ self._logit_prototypes
-        best, label = scores.max(dim=1)
-        rival = scores.scatter_(1, label[:, None], torch.finfo(scores.dtype).min).amax(dim=1)
-        torn = rival >= best - 2 * slack
         if not by_entropy:
-            place = ((-best - slack <= bar[label]) | torn).nonzero().squeeze(1)
-            return place, at(label, place), at(torn, place)
+            # Most leads are beyond the bars of all classes, and of which one need not be known.
+            hopeful = (-scores.amax(dim=1) - slack <= bar.max()).nonzero().squeeze(1)
+            best, label, rival = _best_two(at(scores, hopeful))
+            torn = rival >= best - 2 * slack
+            good = ((-best - slack <= bar[label]) | torn).nonzero().squeeze(1)
+            return at(hopeful, good), at(label, good), at(torn, good)
+        best, label, rival = _best_two(scores)
+        torn = rival >= best - 2 * slack
         # dH = -sum p_c (log p_c + H) dz_c, so logits off by e change log H by at most 2 e; sums over
         # the classes round, and `assess` has float32 probabilities and a floor under the log.
         n_classes = len(bar)
@@ -145,6 +148,13 @@ class Keys:
         entropy = total.log1p() - odds.mul_(logits).sum(dim=1) / (1 + total)
         place = chosen[(entropy <= bound[chosen]) | torn[chosen]]
         return place, at(label, place), at(torn, place)
+
+
+def _best_two(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Highest of each row (N, C), its column, and the second highest; overwrites the highest."""
+    best, label = scores.max(dim=1)
+    rival = scores.scatter_(1, label[:, None], torch.finfo(scores.dtype).min).amax(dim=1)
+    return best, label, rival
 
 
 def _parts(n: int, at_once: int) -> list[slice]:
