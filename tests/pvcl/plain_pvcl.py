@@ -23,7 +23,8 @@ def banks(
         for cell, x in enumerate(rows):
             cosines = words @ x
             if scale is None:
-                key = cosines.mean() - cosines.max()
+                *_, second, best = np.sort(cosines) if len(cosines) > 1 else (0.0, *cosines)
+                key = (cosines.mean() + second) / 2 - best
             else:
                 p = softmax(scale * cosines)
                 key = -(p * np.log(p)).sum()

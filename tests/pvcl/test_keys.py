@@ -44,15 +44,56 @@ def test_what_enters_is_what_an_exact_look_at_every_row_lets_in(
     assert 0 < len(enters) < len(rows) or full == "none"
 
 
-def test_torn_rows_are_few_and_are_looked_at_exactly() -> None:
+def test_the_lead_is_over_the_mean_and_the_runner_up() -> None:
     text, rows = hard_case()
-    open_bars = torch.full((20,), math.inf, dtype=torch.float64)
-    _, label, torn = Keys(text, None)._screen(rows, open_bars)
-    exact, _ = Keys(text, None).assess(rows)
+    cosines = rows.double() @ text.double().T
+    two = cosines.topk(2, dim=1).values
+    lead = two[:, 0] - (cosines.mean(dim=1) + two[:, 1]) / 2
+    _, key = Keys(text, None).assess(rows)
+    torch.testing.assert_close(-key, lead, atol=1e-6, rtol=0)
+
+
+def test_only_torn_rows_are_compared_with_all_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, rows = hard_case()
+    compared: list[Tensor] = []
+
+    def assess(keys: Keys, some: Tensor) -> tuple[Tensor, Tensor]:
+        compared.append((some[:, None] == rows).all(2).nonzero()[:, 1])
+        return whole(keys, some)
+
+    whole = Keys.assess
+    monkeypatch.setattr(Keys, "assess", assess)
+    Keys(text, None).entering(rows, torch.full((20,), math.inf, dtype=torch.float64))
+    torn = torch.zeros(len(rows))
+    torn[torch.cat(compared)] = 1
     assert torn[800:1200].all()
-    assert torn[:800].float().mean() > 0.5
-    assert torn[1200:].float().mean() < 0.2
-    assert torch.equal(label[~torn], exact[~torn])
+    assert torn[:800].mean() > 0.5
+    assert torn[1200:].mean() < 0.3
+
+
+@pytest.mark.parametrize("scale", [None, 60.0])
+def test_a_single_class_takes_what_is_within_its_bar(scale: float | None) -> None:
+    """It has no runner-up, and an entropy of 0 whatever the cosine."""
+    text, rows = hard_case()
+    keys = Keys(text[:1], scale)
+    _, key = keys.assess(rows)
+    worst = key.quantile(0.3)[None]
+    place, _, _ = keys.entering(rows, worst)
+    assert torch.equal(place, (key <= worst).nonzero().squeeze(1))
+    assert len(place) == (len(rows) if scale else 900)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_few_classes(n_classes: int) -> None:
+    """The runner-up of two is the other one, as far below the mean as the best is above."""
+    text, rows = hard_case()
+    keys = Keys(text[4 : 4 + n_classes], None)
+    label, key = keys.assess(rows)
+    worst = key.new_tensor([float(key[label == c].quantile(0.2)) for c in range(n_classes)])
+    enters = (key <= worst[label]).nonzero().squeeze(1)
+    place, _, got = keys.entering(rows, worst)
+    assert torch.equal(place, enters)
+    assert torch.equal(got, key[enters])
 
 
 def test_the_class_of_equal_prototypes_is_the_first() -> None:

@@ -12,20 +12,21 @@ nothing is rounded in whatever order the terms are added.
   computed row by row in float64 from the exact cosines and then rounded to float32, which absorbs
   a last-bit difference between implementations of exp and log unless a value happens to lie that
   close to a rounding boundary: a chance of the order of 1e-8 a patch between unlike machines.
-- Without one: minus the lead, lead = max_c x.t_c - mean_c x.t_c. The scale that matches a data
-  set is known only after the whole of it has been seen, and an order that depends on it could be
-  neither streamed nor merged. The lead needs no scale: log p_max = s * lead - log C + O(s^2), so it
-  is the order of the text probability in the soft regime that matching aims at. It is also exact
-  (no exp), so these banks are bit-identical on any machine. Against the entropy at the matched
-  scale it costs nothing on average: over the ten worlds of benchmarks/bank_order.py the share of
-  right vectors changes by +0.3 points (worst -1.9) and mAP by -0.05 (worst -0.9, useless text).
+- Without one: minus the lead, lead = max_c x.t_c - (mean_c x.t_c + second highest x.t_c) / 2. The
+  scale that matches a data set is known only after the whole of it has been seen, and an order that
+  depends on it could be neither streamed nor merged. The lead needs no scale. Where a softmax is
+  soft its confidence is a matter of the distance to the mean, log p_max = s (max - mean) - log C +
+  O(s^2); where it is sharp, of that to the runner-up. Half way between both is the better order, the
+  more so the weaker the text (docs/method.md). It is also exact (no exp), so these banks are
+  bit-identical on any machine.
 
-The mean term is the product with the mean prototype, so centering the prototypes once gives the
-lead as a plain maximum; argmax and softmax do not feel the centering.
+The mean term is the product with the mean prototype: with prototypes that are centered once it is 0,
+and argmax and softmax do not feel the centering.
 
 **Two steps.** Most patches are beyond the bars of full banks. A float32 product with a bound on its
-error turns those away; only the rest are looked at exactly. It also names the class of all but the
-few patches that are torn between two, so that the lead is one exact product a patch, not C.
+error turns those away; only the rest are looked at exactly. It also names the two best classes of
+all but the few patches that are torn between several, so that the lead is one exact product a patch,
+not C.
 """
 
 from __future__ import annotations
@@ -73,15 +74,11 @@ class Keys:
         Returns:
             Their places (P,), classes (P,) int64 and keys (P,) float64, all exact.
         """
-        place, label, torn = self._screen(rows, worst)
-        candidates = at(rows, place)
-        if self.text_scale is None:
-            key = self._lead(candidates, label)
-            doubtful = torn.nonzero().squeeze(1)
-            if len(doubtful):
-                label[doubtful], key[doubtful] = self.assess(candidates[doubtful])
+        if self.text_scale is None and len(self.prototypes) > 1:
+            place, label, key = self._leading(rows, worst.float())
         else:
-            label, key = self.assess(candidates)
+            place = self._confident(rows, worst)
+            label, key = self.assess(at(rows, place))
         good = (key <= worst[label]).nonzero().squeeze(1)
         return at(place, good), at(label, good), at(key, good)
 
@@ -93,7 +90,9 @@ class Keys:
             products = _whole(rows[part]) @ self.prototypes.T
             best, label[part] = products.max(dim=1)
             if self.text_scale is None:
-                key[part] = best.mul_(-(_GRID**-2))
+                if products.shape[1] > 1:
+                    best = best - _masked(products, label[part]).amax(dim=1) / 2
+                key[part] = best * -(_GRID**-2)
                 continue
             # As the published code takes it: of float32 probabilities, with a floor under the log.
             # Where the softmax saturates (entropy below 1e-7) the order of a bank depends on both.
@@ -103,40 +102,53 @@ class Keys:
             key[part] = entropy.float()
         return label, key
 
-    def _lead(self, rows: Tensor, label: Tensor) -> Tensor:
-        """Keys (N,) float64 of rows whose classes are known, without a scale."""
+    # The two below screen in cheap float32. They may let through what an exact look turns away, and
+    # never the reverse: each comparison allows for the largest error a float32 product of unit vectors
+    # can have. Classes too close to tell apart in float32 leave a row torn: to be looked at exactly.
+
+    def _leading(self, rows: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows whose lead may be within the bar of their class: places, exact classes and keys."""
+        slack = self._slack()
+        scores = rows @ self._logit_prototypes
+        # A runner-up is no lower than the mean of those behind the best: most leads are beyond the bars
+        # of all classes, and of which one need not be known.
+        most = scores.amax(dim=1) * (1 + 0.5 / (len(bar) - 1))
+        place = (-most - 2 * slack <= bar.max()).nonzero().squeeze(1)
+        scores = at(scores, place)
+        best, label = scores.max(dim=1)
+        rival = _masked(scores, label).amax(dim=1)
+        torn = rival >= best - 2 * slack
+        good = ((rival / 2 - best - 2 * slack <= bar[label]) | torn).nonzero().squeeze(1)
+        place, label, torn, scores = (at(x, good) for x in (place, label, torn, scores))
+        rival, second = scores.max(dim=1)
+        torn = torn | (_masked(scores, second).amax(dim=1) >= rival - 2 * slack)
+        candidates = at(rows, place)
+        key = self._lead(candidates, label, second)
+        doubtful = torn.nonzero().squeeze(1)
+        if len(doubtful):
+            label[doubtful], key[doubtful] = self.assess(candidates[doubtful])
+        return place, label, key
+
+    def _lead(self, rows: Tensor, label: Tensor, second: Tensor) -> Tensor:
+        """Keys (N,) float64 of rows whose two best classes are known, without a scale."""
         key = torch.empty(len(rows), dtype=torch.float64, device=rows.device)
         for part in _parts(len(rows), _EXACT_ROWS_AT_ONCE):
-            own = self.prototypes.index_select(0, label[part])
-            key[part] = own.mul_(_whole(rows[part])).sum(dim=1)
+            ahead = self.prototypes.index_select(0, label[part])
+            ahead.sub_(self.prototypes.index_select(0, second[part]), alpha=0.5)
+            key[part] = ahead.mul_(_whole(rows[part])).sum(dim=1)
         return key.mul_(-(_GRID**-2))
 
-    def _screen(self, rows: Tensor, worst: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows that may enter, found in cheap float32: places, classes, and whether they are torn.
-
-        It may let through what an exact look turns away, and never the reverse: each comparison
-        allows for the largest error a float32 product of unit vectors can have. Classes too close
-        to tell apart in float32 leave a row torn: its class is to be found exactly.
-        """
-        by_entropy = self.text_scale is not None
-        if by_entropy and bool(worst.isinf().all()):  # all enter, and all are looked at exactly
-            none = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
-            return torch.arange(len(rows), device=rows.device), none, none.bool()
-        bar = worst.float()
-        slack = (2 * rows.shape[1] + 16) * 2.0**-24 * (self.text_scale or 1.0)
+    def _confident(self, rows: Tensor, worst: Tensor) -> Tensor:
+        """Places (P,) of rows whose entropy may be within the bar of their class."""
+        if bool(worst.isinf().all()) or self.text_scale is None:  # all are looked at exactly
+            return torch.arange(len(rows), device=rows.device)
+        bar, slack, n_classes = worst.float(), self._slack(), len(worst)
         scores = rows @ self._logit_prototypes
-        if not by_entropy:
-            # Most leads are beyond the bars of all classes, and of which one need not be known.
-            hopeful = (-scores.amax(dim=1) - slack <= bar.max()).nonzero().squeeze(1)
-            best, label, rival = _best_two(at(scores, hopeful))
-            torn = rival >= best - 2 * slack
-            good = ((-best - slack <= bar[label]) | torn).nonzero().squeeze(1)
-            return at(hopeful, good), at(label, good), at(torn, good)
-        best, label, rival = _best_two(scores)
+        best, label = scores.max(dim=1)
+        rival = _masked(scores, label).amax(dim=1)
         torn = rival >= best - 2 * slack
         # dH = -sum p_c (log p_c + H) dz_c, so logits off by e change log H by at most 2 e; sums over
         # the classes round, and `assess` has float32 probabilities and a floor under the log.
-        n_classes = len(bar)
         error = math.exp(min(4 * slack + n_classes * 2.0**-22, 60.0))
         bound = (bar * error + 1e-7 + n_classes * _LOG_FLOOR)[label]
         # More classes only add entropy to that of the best two, which spares most rows the rest.
@@ -146,15 +158,16 @@ class Keys:
         odds = logits.exp()
         total = odds.sum(dim=1)
         entropy = total.log1p() - odds.mul_(logits).sum(dim=1) / (1 + total)
-        place = chosen[(entropy <= bound[chosen]) | torn[chosen]]
-        return place, at(label, place), at(torn, place)
+        return chosen[(entropy <= bound[chosen]) | torn[chosen]]
+
+    def _slack(self) -> float:
+        """Most that a float32 logit of a unit row is off."""
+        return (2 * self.prototypes.shape[1] + 16) * 2.0**-24 * (self.text_scale or 1.0)
 
 
-def _best_two(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Highest of each row (N, C), its column, and the second highest; overwrites the highest."""
-    best, label = scores.max(dim=1)
-    rival = scores.scatter_(1, label[:, None], torch.finfo(scores.dtype).min).amax(dim=1)
-    return best, label, rival
+def _masked(scores: Tensor, column: Tensor) -> Tensor:
+    """The (N, C) scores with one column of each row (N,) made lowest, in place."""
+    return scores.scatter_(1, column[:, None], torch.finfo(scores.dtype).min)
 
 
 def _parts(n: int, at_once: int) -> list[slice]:
