@@ -100,21 +100,24 @@ class TestRoundTrip:
         whole, expected = load_artifact(path), Recognizer.load(path, ColorEncoder())
         expected._scorer = replace(expected.scorer, company=None)
         company = {name for name in whole.tensors if name.startswith("company.")}
-        assert len(company) == 4
+        assert len(company) == 5
         older = {name: value for name, value in whole.tensors.items() if name not in company}
         save_artifact(path, Artifact(older, whole.header))
         loaded = Recognizer.load(path, ColorEncoder())
         assert loaded.scorer.company is None
         assert torch.equal(scores(loaded), scores(expected))
 
-    def test_a_file_from_before_rivals_were_known(self, path: Path) -> None:
+    @pytest.mark.parametrize("later", ["rival", "elimination"])
+    def test_a_file_from_before_something_of_company_was_known(
+        self, path: Path, later: str
+    ) -> None:
         whole, expected = load_artifact(path), Recognizer.load(path, ColorEncoder())
         assert expected.scorer.company is not None
         none = torch.zeros_like(expected.scorer.company.cost)
         expected._scorer = replace(
-            expected.scorer, company=replace(expected.scorer.company, rival=none)
+            expected.scorer, company=replace(expected.scorer.company, **{later: none})
         )
-        older = {name: value for name, value in whole.tensors.items() if name != "company.rival"}
+        older = {name: value for name, value in whole.tensors.items() if name != f"company.{later}"}
         save_artifact(path, Artifact(older, whole.header))
         loaded = Recognizer.load(path, ColorEncoder())
         assert torch.equal(scores(loaded), scores(expected))
@@ -276,7 +279,8 @@ class TestDamage:
         whole = load_artifact(path)
         for name, tensor in whole.tensors.items():
             without = {key: value for key, value in whole.tensors.items() if key != name}
-            if name != "company.rival":  # which older files do not have
+            # Older files do not have these two.
+            if name not in ("company.rival", "company.elimination"):
                 self.check_forged(path, without, whole.header, name)
             longer = torch.cat([torch.atleast_1d(tensor), torch.atleast_1d(tensor)[:1]])
             self.check_forged(path, {**without, name: longer}, whole.header, "in place of")

@@ -88,8 +88,9 @@ def test_explaining_one_by_one(with_rivals: bool) -> None:
         torch.tensor(1.7),
         torch.rand(5, generator=random),
         with_rivals * 4 * torch.rand(5, generator=random),
+        torch.zeros(5),
     )
-    explained = company.explain(evidence)
+    explained = company.explain(evidence, None)
     for i in range(6):
         margin = [1.7 * (evidence[i, d] - company.level[d]).item() for d in range(5)]
         found = [sigmoid(m) for m in margin]
@@ -100,25 +101,73 @@ def test_explaining_one_by_one(with_rivals: bool) -> None:
             own = sigmoid(margin[c] - margin[d]) * rival[c] / max(rival) if with_rivals else 0
             rest = found[d] * (cost[d] + rival[d] * (1 - own))
             assert explained[i, c].item() == pytest.approx(evidence[i, c].item() - rest, abs=1e-5)
-        assert torch.equal(company.explain(evidence[i : i + 1])[0], explained[i])
+        assert torch.equal(company.explain(evidence[i : i + 1], None)[0], explained[i])
 
 
 def test_of_two_rivals_the_one_that_stands_out_more_stays() -> None:
-    company = Company(torch.zeros(3), torch.tensor(3.0), torch.zeros(3), torch.tensor([8.0, 8, 0]))
-    first, second, lump = company.explain(torch.tensor([[4.0, 2.0, 6.0]]))[0].tolist()
+    none = torch.zeros(3)
+    company = Company(none, torch.tensor(3.0), none, torch.tensor([8.0, 8, 0]), none)
+    first, second, lump = company.explain(torch.tensor([[4.0, 2.0, 6.0]]), None)[0].tolist()
     assert first == pytest.approx(4, abs=0.05)
     assert second == pytest.approx(2 - 8, abs=0.05)
     assert lump == pytest.approx(6 - 8, abs=0.05)  # high by chance
 
 
 @pytest.mark.parametrize("rival", [0.0, 8.0])
-def test_classes_off_a_shortlist_say_nothing(rival: float) -> None:
+@pytest.mark.parametrize("elimination", [[0.0, 0.0, 0.0], [1.0, 0.0, 2.0]])
+def test_classes_off_a_shortlist_say_nothing(rival: float, elimination: list[float]) -> None:
     costs = torch.tensor([1.0, 2.0, 4.0])
-    company = Company(torch.zeros(3), torch.tensor(1.0), costs, rival * costs)
+    company = Company(
+        torch.zeros(3), torch.tensor(1.0), costs, rival * costs, torch.tensor(elimination)
+    )
     off = torch.tensor([[0.5, -torch.inf, -torch.inf]])
-    found = company.explain(off)
+    found = company.explain(off, 3 * off)
     assert found[0, 0] == off[0, 0]
     assert torch.equal(found[0, 1:], off[0, 1:])
+
+
+class TestElimination:
+    """A class that nothing else explains the image by."""
+
+    evidence = torch.randn(50, 4, generator=torch.Generator().manual_seed(4))
+    learned = 2 * torch.randn(50, 4, generator=torch.Generator().manual_seed(5))
+    company = Company.of(evidence, None)
+
+    def test_by_hand(self) -> None:
+        company = replace(self.company, elimination=torch.tensor([0.5, 0.0, 2.0, 1.0]))
+        explained = company.explain(self.evidence, self.learned)
+        before = self.company.explain(self.evidence, self.learned)
+        for i in (0, 17, 49):
+            odds = [math.exp(x) for x in self.learned[i].tolist()]
+            for c, weight in enumerate((0.5, 0.0, 2.0, 1.0)):
+                more = weight * math.log(odds[c] / sum(odds))
+                assert (explained - before)[i, c].item() == pytest.approx(more, abs=1e-5)
+
+    def test_beside_a_weak_text_it_counts_as_much_as_the_rest(self) -> None:
+        company = self.company.with_elimination(self.evidence, self.learned, 1.0)
+        rest = self.company.explain(self.evidence, None)
+        added = company.explain(self.evidence, self.learned) - rest
+        torch.testing.assert_close(added.std(0), rest.std(0))
+        half = self.company.with_elimination(self.evidence, self.learned, 0.5)
+        torch.testing.assert_close(half.elimination, company.elimination / 2)
+
+    def test_beside_a_good_text_there_is_none(self) -> None:
+        assert self.company.with_elimination(self.evidence, self.learned, 0.0) is self.company
+        good = fit(varied_world(5, FIT, text=0.75), slice(FIT)).scorer.company
+        assert good is not None
+        assert not good.elimination.any()
+
+    @pytest.mark.parametrize(("seed", "n_classes", "labels"), [(2, 5, (2, 4)), (4, 8, (2, 4))])
+    def test_it_finds_what_the_text_does_not(
+        self, seed: int, n_classes: int, labels: tuple[int, int]
+    ) -> None:
+        world = varied_world(seed, FIT + 200, n_classes=n_classes, text=0.3, cls=0.0, labels=labels)
+        test = slice(FIT, None)
+        scorer, seen = fit(world, slice(FIT)).scorer, features(world, test)
+        assert scorer.company is not None
+        none = replace(scorer.company, elimination=torch.zeros(n_classes))
+        without = mean_ap(world, test, replace(scorer, company=none).evidence(seen))
+        assert mean_ap(world, test, scorer.evidence(seen)) > without + 1
 
 
 @pytest.mark.parametrize("seed", [805, 1105, 1305, 1405])

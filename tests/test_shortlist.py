@@ -54,6 +54,7 @@ def fitted_scorer(words: Tensor) -> Scorer:
         torch.tensor(4.0),
         torch.rand(n, generator=random),
         torch.rand(n, generator=random),
+        none,
     )
     return Scorer(
         words,
@@ -69,13 +70,17 @@ def fitted_scorer(words: Tensor) -> Scorer:
 
 
 def scorers(words: Tensor) -> dict[str, Scorer]:
+    fitted = fitted_scorer(words)
+    assert fitted.company is not None
+    elimination = 0.2 * torch.rand(len(words), generator=torch.Generator().manual_seed(8))
     return {
         "zero-shot": Scorer.zero_shot(words, Config.auto(), 14.0),
-        "fitted": fitted_scorer(words),
+        "fitted": fitted,
+        "weak text": replace(fitted, company=replace(fitted.company, elimination=elimination)),
     }
 
 
-@pytest.mark.parametrize("kind", ["zero-shot", "fitted"])
+@pytest.mark.parametrize("kind", ["zero-shot", "fitted", "weak text"])
 def test_a_list_of_all_classes_is_the_full_computation(kind: str) -> None:
     words, features = words_and_images()
     scorer = scorers(words)[kind]
@@ -84,9 +89,13 @@ def test_a_list_of_all_classes_is_the_full_computation(kind: str) -> None:
 
 
 # Weights and thresholds that differ as wildly as these between neighbors blur the coarse step.
-@pytest.mark.parametrize(("kind", "least"), [("zero-shot", 0.97), ("fitted", 0.85)])
+# Of elimination, listed classes hear only each other, which moves the classes of an image nearly alike.
+@pytest.mark.parametrize(
+    ("kind", "least", "most"),
+    [("zero-shot", 0.97, 0.01), ("fitted", 0.85, 0.01), ("weak text", 0.85, 0.05)],
+)
 def test_a_tenth_of_the_classes_holds_the_best_and_scores_them_right(
-    kind: str, least: float
+    kind: str, least: float, most: float
 ) -> None:
     words, features = words_and_images()
     scorer = scorers(words)[kind]
@@ -99,7 +108,7 @@ def test_a_tenth_of_the_classes_holds_the_best_and_scores_them_right(
     recall = (best[:, :, None] == mine[:, None]).any(2).float().mean()
     assert recall > least
     error = (got - full)[listed].abs()
-    assert error.median() < 0.01 * full.std()
+    assert error.median() < most * full.std()
     assert error.max() < 0.15 * full.std()
 
 

@@ -12,6 +12,7 @@ from piaa.weighting import (
     gain,
     purified_share,
     ramp,
+    weakness,
     weigh,
     with_whole,
 )
@@ -93,7 +94,15 @@ def test_purification_is_mixed_in_where_it_splits_better(
     plain: float, purified: float, share: float
 ) -> None:
     first, second = scores(300, 6, seed=20, split=plain), scores(300, 6, seed=21, split=purified)
-    assert purified_share(first, second) == share
+    assert purified_share(first, second, weak=0.0) == share
+    assert purified_share(first, second, weak=1.0) == 2 * share
+
+
+def test_a_text_is_weak_where_what_was_learnt_splits_several_times_as_well() -> None:
+    clear, blurred = scores(300, 6, seed=20, split=6.0), scores(300, 6, seed=21, split=2.0)
+    assert weakness(blurred, clear) == 1
+    assert weakness(clear, clear) == 0
+    assert weakness(clear, blurred) == 0
 
 
 def test_a_class_that_others_always_outdo_is_taken_for_absent() -> None:

@@ -12,11 +12,16 @@ they keep company, and undo what this is for.
 whose evidence splits in two are hardly ever found together. A class that is found then rules the others out,
 unless one of them stands out more; so even a class that neither its text nor its patches tell is found, as
 what is left. A class whose evidence is one lump says nothing here, neither of the collection nor of an image.
+
+**Elimination.** Where the text is so weak that what was learnt from it splits images several times as well,
+some classes are known by hardly more than that no other one explains the image. There, the log-softmax over
+classes of the learnt branch counts as much as the rest: the competition that the published form has
+everywhere, and that costs where images hold much.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -50,12 +55,15 @@ class Company:
         cost: (C,) float32, at least 0: what all other classes lose where a class is found.
         rival: (C,) float32, at least 0: what they lose on top, unless they stand out more; 0 for all classes
             if images hold several things.
+        elimination: (C,) float32, at least 0: weight of the log-softmax of the learnt branch over classes; 0
+            unless the text is weak.
     """
 
     level: Tensor
     steepness: Tensor
     cost: Tensor
     rival: Tensor
+    elimination: Tensor
 
     @staticmethod
     def of(evidence: Tensor, presence: Tensor | None) -> Company:
@@ -68,9 +76,35 @@ class Company:
             steepness=torch.tensor(FIRMNESS * cuts.slope),
             cost=SHARE / cuts.slope * solitude(found),
             rival=RULED_OUT / cuts.slope * one_thing(found, clear) * clear,
+            elimination=torch.zeros(evidence.shape[1]),
         )
 
-    def explain(self, evidence: Tensor) -> Tensor:
+    def with_elimination(self, evidence: Tensor, learned: Tensor, weak: float) -> Company:
+        """The same, with elimination as far as the text is `weak`, 0 to 1.
+
+        evidence and learned (n, C), the learnt branch by itself, are of the same unlabelled images.
+        """
+        if weak == 0:
+            return self
+        spread, own = (
+            scores.std(0, unbiased=False)
+            for scores in (self._against(evidence), learned.log_softmax(1))
+        )
+        return replace(self, elimination=weak * spread / own.clamp_min(1e-6))
+
+    def explain(self, evidence: Tensor, learned: Tensor | None) -> Tensor:
+        """What is left of evidence (B, C) once classes have been heard against each other.
+
+        learned (B, C) is the learnt branch by itself; it may be None where there is no elimination.
+        """
+        explained = self._against(evidence)
+        if learned is None or not self.elimination.any():
+            return explained
+        weight = self.elimination.to(evidence.device, non_blocking=True)
+        # Classes off a shortlist are at minus infinity, also where the weight is 0.
+        return explained + torch.where(weight > 0, weight * learned.log_softmax(1), 0)
+
+    def _against(self, evidence: Tensor) -> Tensor:
         """Evidence (B, C), each class's less what the strongest other one says against it."""
         device = evidence.device
         level, steepness, cost, rival = (

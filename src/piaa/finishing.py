@@ -22,6 +22,7 @@ from piaa.weighting import (
     even_weights,
     held_at_all,
     purified_share,
+    weakness,
     weigh,
     with_whole,
 )
@@ -99,14 +100,14 @@ class Finisher:
         self.in_second = halves(sample.ids[self.order])
 
     def finish(self) -> Fitted:
-        learned, bank_report, crossfit = self._learn()
-        rows = self._scale_rows()
+        text_scale = self._match(self._scale_rows() @ self.text.T)
+        text = self._over_sample(lambda patches: text_branch(patches, self.text, text_scale))
+        learned, bank_report, crossfit, weak = self._learn(text)
         scales = Scales(
-            text=self._match(rows @ self.text.T),
+            text=text_scale,
             learned=learned.scale,
             cls=self._match(self.cls @ self.text.T, _WHOLE_IMAGE),
         )
-        text = self._over_sample(lambda patches: text_branch(patches, self.text, scales.text))
         cls = cls_branch(self.cls, self.text, scales.cls).cpu()
         size = self.config.effective_bank_size(
             n_patches=self.whole.n_patches, n_classes=len(self.text)
@@ -133,10 +134,15 @@ class Finisher:
             evidence = torch.cat([scorer.evidence(some).cpu() for some in self.remembered()])
         else:
             by_whole = None if scorer.whole is None else scorer.whole.scores(self.cls).cpu()
-            evidence = scorer.weights.fuse(text, self._over_sample(learned), cls, by_whole)
+            by_learned = self._over_sample(learned)
+            evidence = scorer.weights.fuse(text, by_learned, cls, by_whole)
             if crossfit is not None:
-                company = Company.of(evidence, held)
-                scorer, evidence = replace(scorer, company=company), company.explain(evidence)
+                trusted = bool(scorer.weights.learned.any())
+                company = Company.of(evidence, held).with_elimination(
+                    evidence, by_learned, weak if trusted else 0.0
+                )
+                scorer = replace(scorer, company=company)
+                evidence = company.explain(evidence, by_learned)
         cuts = estimate_thresholds(evidence, held)
         scorer = replace(scorer, thresholds=cuts.thresholds, slope=cuts.slope)
         retained = Retained(members.label.cpu(), members.image.cpu(), members.cell.cpu())
@@ -151,25 +157,26 @@ class Finisher:
             cls = self.sample.cls[some].to(self.text.device)
             yield ImageFeatures(cls, patches.to(self.text.device), grid)
 
-    def _learn(self) -> tuple[Learned, BankReport, Tensor | None]:
-        """The classifier, its report, and X (n, C): what the other half's says of the sample.
+    def _learn(self, text: Tensor) -> tuple[Learned, BankReport, Tensor | None, float]:
+        """The classifier, its report, X (n, C), and how weak the text is, by T (n, C) of the sample.
 
-        X is None if a half is too small to learn from.
+        X is what the other half's classifier says of the sample; None if a half is too small to learn from.
         """
         plain, report = self._solve(self.whole, self.config)
         if min(bank.n_images for bank in self.banks) < 2 or len(self.text) < 2:
-            return plain, report, None
+            return plain, report, None, 0.0
         crossfit = self._crossfit(self.config)
+        weak = weakness(text, crossfit)
         if self.config.purify != "auto":
-            return plain, report, crossfit
+            return plain, report, crossfit, weak
         regroup = replace(self.config, purify="regroup", purify_scale=_PURIFY_SCALE)
         by_purified = self._crossfit(regroup)
-        share = purified_share(crossfit, by_purified)
+        share = purified_share(crossfit, by_purified, weak)
         if share == 0:
-            return plain, report, crossfit
+            return plain, report, crossfit, weak
         purified, report = self._solve(self.whole, regroup)
         mixed = self._with_scale(_mix(plain, purified, share))
-        return mixed, report, (1 - share) * crossfit + share * by_purified
+        return mixed, report, (1 - share) * crossfit + share * by_purified, weak
 
     def _learn_whole(self, scorer: Scorer, teacher: Tensor) -> Scorer:
         """Add the classifier of the global vector, taught by evidence (n, C) of the other branches."""

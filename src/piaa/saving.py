@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # Ids of images are hashes of 64 bits; the rest of a place is small.
 _BANK = {"bank.label": torch.int32, "bank.image": torch.int64, "bank.cell": torch.int32}
 _BROKEN = (InputError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
+# What company has had since files were first written with it.
+_LATER = ("rival", "elimination")
 # No fit comes near it, and the product of two such numbers is still a float32.
 _LARGEST = 1e18
 
@@ -144,9 +146,9 @@ def _classifier(tensors: Mapping[str, Tensor], prefix: str, device: torch.device
 def _company(tensors: Mapping[str, Tensor]) -> Company | None:
     if "company.cost" not in tensors:
         return None
-    # Files of before it was told whether images hold one thing each know no rivals.
-    no_rivals = {"rival": torch.zeros_like(tensors["company.cost"])}
-    return Company(**no_rivals | _group(tensors, "company"))
+    # Older files know neither rivals nor elimination.
+    nothing = dict.fromkeys(_LATER, torch.zeros_like(tensors["company.cost"]))
+    return Company(**nothing | _group(tensors, "company"))
 
 
 def _positive(name: str, value: object) -> float:
@@ -168,8 +170,7 @@ def _check_tensors(tensors: Mapping[str, Tensor], c: int, d: int, *, fitted: boo
             expected |= {"whole.weight": (d, c), "whole.bias": (c,)}
         if c > 1 and any(name.startswith("company.") for name in tensors):
             expected |= {"company.level": (c,), "company.steepness": (), "company.cost": (c,)}
-            if "company.rival" in tensors:
-                expected["company.rival"] = (c,)
+            expected |= {f"company.{x}": (c,) for x in _LATER if f"company.{x}" in tensors}
     if names := sorted(expected.keys() ^ tensors.keys()):
         raise InputError(f"tensors are missing or too many: {', '.join(names)}")
     for name, shape in expected.items():

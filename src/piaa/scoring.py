@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -74,14 +73,13 @@ class Scorer:
             return paa.log_odds(fused.clamp_min(1e-30).log())
         total = torch.zeros(len(cls), len(self.text), device=cls.device)
         weights = self.weights
+        branches = self._branches(patches, cls)
         for weight, branch in zip(
-            (weights.text, weights.learned, weights.cls, weights.whole),
-            self._branches(patches, cls),
-            strict=True,
+            (weights.text, weights.learned, weights.cls, weights.whole), branches, strict=True
         ):
             if branch is not None:
                 total += weight.to(cls.device, non_blocking=True) * branch
-        return total if self.company is None else self.company.explain(total)
+        return total if self.company is None else self.company.explain(total, branches[1])
 
     def scores(self, features: ImageFeatures) -> Tensor:
         """Scores (B, C) float32 in [0, 1]; 0.5 is each class's threshold."""
@@ -89,16 +87,18 @@ class Scorer:
         thresholds = self.thresholds.to(evidence.device, non_blocking=True)
         return torch.sigmoid(self.slope * (evidence - thresholds))
 
-    def _branches(self, patches: Tensor, cls: Tensor) -> Iterator[Tensor | None]:
+    def _branches(self, patches: Tensor, cls: Tensor) -> list[Tensor | None]:
         """T, G, g and h, each (B, C), or None where its weight is 0 for every class."""
-        used = self.weights.text, self.weights.learned, self.weights.cls
-        yield text_branch(patches, self.text, self.scales.text) if used[0].any() else None
-        if self.classifier is None or not used[1].any():
-            yield None
-        else:
-            yield learned_branch(patches, self.classifier, self.scales.learned)
-        yield cls_branch(cls, self.text, self.scales.cls) if used[2].any() else None
-        yield None if self.whole is None else self.whole.scores(cls)
+        used, classifier = self.weights, self.classifier
+        learns = classifier is not None and used.learned.any()
+        return [
+            text_branch(patches, self.text, self.scales.text) if used.text.any() else None,
+            learned_branch(patches, classifier, self.scales.learned)
+            if classifier is not None and learns
+            else None,
+            cls_branch(cls, self.text, self.scales.cls) if used.cls.any() else None,
+            None if self.whole is None else self.whole.scores(cls),
+        ]
 
     def patch_map(self, patches: Tensor, column: int, kind: HeatmapKind) -> Tensor:
         """What each patch (M, D) of an image says of one class, (M,) float32.

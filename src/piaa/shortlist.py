@@ -13,8 +13,10 @@ What is exact and what is not, for the classes on an image's shortlist:
   by class; any other as if its members' scores were normally distributed around its mean:
   log sum exp = log n + mean + variance / 2. That is an approximation. It moves all classes of
   a patch alike, and benchmarks/shortlist.py prints by how much it moves the evidence.
-- What a class that is found says against the others (`piaa.company`) is heard from the listed
-  ones only: the other approximation, and nothing where what an image shows is on its list.
+- What classes say against each other (`piaa.company`) is heard from the listed ones only: the
+  other approximation, and nothing where what an image shows is on its list. Elimination, which only
+  a weak text has, also counts many small odds: without those off the list it moves the classes of an
+  image nearly alike.
 
 Classes off the list score 0. Nothing is lost if all clusters are chosen.
 """
@@ -155,7 +157,8 @@ class Shortlist:
         if weights.text.any():
             none = torch.zeros(len(scorer.text), device=device)
             self._add(scorer.text * scorer.scales.text, none, weights.text)
-        if scorer.classifier is not None and weights.learned.any():
+        self._learned = scorer.classifier is not None and bool(weights.learned.any())
+        if scorer.classifier is not None and self._learned:
             head, scale = scorer.classifier, scorer.scales.learned
             self._add(head.weight.T.contiguous() * scale, head.bias * scale, weights.learned)
 
@@ -179,12 +182,17 @@ class Shortlist:
         if scorer.whole is not None:
             by_global += weights.whole.to(device) * scorer.whole.scores(features.cls)
         found = torch.full_like(by_global, -torch.inf)
+        learned = torch.full_like(by_global, -torch.inf)
         for image, patches in enumerate(features.patches):
             # As scores are ranked: by the distance from each class's threshold.
             standing = by_global[image] - scorer.thresholds.to(device)
-            classes, by_patches = self._search(patches, standing, count)
-            found[image, classes] = by_global[image, classes] + by_patches
-        return found if scorer.company is None else scorer.company.explain(found)
+            classes, by_branch = self._search(patches, standing, count)
+            found[image, classes] = by_global[image, classes]
+            for branch, scores in zip(self._branches, by_branch, strict=True):
+                found[image, classes] += branch.weight[classes] * scores
+            if self._learned:
+                learned[image, classes] = by_branch[-1]
+        return found if scorer.company is None else scorer.company.explain(found, learned)
 
     def scores(self, features: ImageFeatures, count: int) -> Tensor:
         """As `Scorer.scores`; 0 for the classes off the list."""
@@ -192,8 +200,8 @@ class Shortlist:
         thresholds = self.scorer.thresholds.to(evidence.device)
         return torch.sigmoid(self.scorer.slope * (evidence - thresholds))
 
-    def _search(self, patches: Tensor, standing: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """The shortlist of an image, (S,) classes, and what its (M, D) patches say of them (S,).
+    def _search(self, patches: Tensor, standing: Tensor, count: int) -> tuple[Tensor, list[Tensor]]:
+        """The shortlist of an image, (S,) classes, and what its (M, D) patches say of them, (S,) a branch.
 
         standing (C,) is how the classes stand without the patches.
         """
@@ -206,10 +214,10 @@ class Shortlist:
         cluster = self.clusters.label[classes]
         complete = cluster.bincount(minlength=len(self._ends)) == self.clusters.sizes
         listed = Listed(cluster, complete)
-        total = torch.zeros(len(classes), device=patches.device)
-        for branch, estimate in zip(self._branches, coarse, strict=True):
-            total += branch.weight[classes] * branch.fine(patches, estimate, classes, listed)
-        return classes, total
+        return classes, [
+            branch.fine(patches, estimate, classes, listed)
+            for branch, estimate in zip(self._branches, coarse, strict=True)
+        ]
 
     def _best_clusters(self, coarse: list[Tensor], standing: Tensor, count: int) -> Tensor:
         """The clusters whose mean member has the most evidence, as many as hold the patches' part."""

@@ -96,10 +96,7 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
         return even_weights(n_classes)
     gains = {name: gain(scores) for name, scores in (("T", text), ("X", crossfit), ("g", cls))}
     share_of_cls = _global_weight(float(gains["T"].mean()), float(gains["g"].mean()), n)
-    outdone = {
-        name: ramp((gains["X"] / gains[name].clamp_min(NULL_GAIN / n)).median(), OUTDONE)
-        for name in ("T", "g")
-    }
+    outdone = {name: _outdone(gains[name], gains["X"], n) for name in ("T", "g")}
     twin = _twin(text, crossfit)
     split = gains["X"] - 3 * NULL_GAIN / n
     clear = torch.lerp(ramp(split, CLEAR), ramp(split, CLEAR_BESIDE), outdone["T"])
@@ -151,14 +148,20 @@ def held_at_all(weights: BranchWeights) -> Tensor:
     return ramp(weights.presence, FOR_OWN_CUT)
 
 
-def purified_share(plain: Tensor, purified: Tensor) -> float:
-    """Up to 0.5: how much of the purified classifier to mix in, by X of both, each (n, C).
+def weakness(text: Tensor, crossfit: Tensor) -> float:
+    """In [0, 1]: whether the text is the weak one, by how much better X splits classes; both (n, C)."""
+    return float(_outdone(gain(text), gain(crossfit), len(text)))
+
+
+def purified_share(plain: Tensor, purified: Tensor, weak: float) -> float:
+    """In [0, 1]: how much of the purified classifier to mix in, by X of both, each (n, C).
 
     Purification repairs banks that a weak text filled with the wrong patches, and robs good ones. It is
-    mixed in where the purified scores split more clearly; the mean of both is never far below the better.
+    mixed in where the purified scores split more clearly. Beside a text that is not `weak` the mean of
+    both is the most: it is never far below the better.
     """
     ratio = float(gain(purified).mean()) / max(float(gain(plain).mean()), 1e-3)
-    return 0.5 * float(ramp(torch.tensor(ratio), (1.0, 1.08)))
+    return 0.5 * (1 + weak) * float(ramp(torch.tensor(ratio), (1.0, 1.08)))
 
 
 def agreement(first: Tensor, second: Tensor) -> Tensor:
@@ -179,6 +182,11 @@ def ramp(values: Tensor, ends: tuple[float, float]) -> Tensor:
 def mean_gap(scores: Tensor) -> float:
     """Mean over images of the widest gap between standardized scores."""
     return float(_gaps(scores)[1].mean())
+
+
+def _outdone(gains: Tensor, by: Tensor, n: int) -> Tensor:
+    """() in [0, 1]: whether most classes (C,) are split clearly better by X, from n images."""
+    return ramp((by / gains.clamp_min(NULL_GAIN / n)).median(), OUTDONE)
 
 
 def _global_weight(text: float, cls: float, n: int) -> float:
