@@ -48,8 +48,9 @@ OUTDONE = (2.0, 3.0)  # median ratio of gains, X to T or g, at which that branch
 PRESENT = (1.15, 1.6)  # agreement of T and g on a class, 2 at most, between absent and present
 FIRST = (0.5, 0.8)  # share of T's highest images in which g finds no other class likelier
 GHOST = (0.6, 0.9)  # correlation of X with a class that agrees better with its text: no clear split
-SAME = (0.8, 0.9)  # the same, at which whatever X finds is that class
+SAME = (0.74, 0.84)  # the same, at which whatever X finds is that class
 BORNE_OUT = (0.62, 0.72)  # correlation of X with g, which it has not learnt from, that settles it
+SEEN = (0.45, 0.6)  # the same, relative to other classes, below which X has learnt something else
 FOR_LEARNED = (0.5, 0.8)  # presence that G needs, and h, which knows nothing but what it was taught
 FOR_OWN_CUT = (0.0, 0.45)  # presence that a threshold needs to lie below that of all classes
 HALF_AGREEMENT = 0.35  # correlation of h with the rest at which it gets half of its share
@@ -110,9 +111,14 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
     first = _first_choice(text, cls, min(_tail_count(n), max(2, n // n_classes)))
     able = 0.5 * first.quantile(0.9)
     agreed = (1 - able) * ramp(by_text, PRESENT) + able * ramp(first, FIRST)
-    agreed = torch.maximum(agreed, ramp(agreement(cls, crossfit), BORNE_OUT))
+    by_cls = agreement(cls, crossfit)
+    agreed = torch.maximum(agreed, ramp(by_cls, BORNE_OUT))
     presence = known * agreed + (1 - known) * ramp(confidence, (0.5, 0.9))
     presence = torch.maximum(presence, clear) * (1 - ramp(twin, SAME))
+    # X may be a split that g sees nothing of: wheels that are no motorbike's, under the name of bicycle.
+    # Beside a weak text, g knows the names no better.
+    unseen = known * (1 - outdone["T"]) * (1 - ramp(_relative(by_cls), SEEN))
+    presence = presence * (1 - unseen)
 
     trust = min(1.0, mean_gap(crossfit) / max(mean_gap(text), 1e-6)) ** DOUBT
     evidence = _evidence(text, crossfit, clear) * ramp(presence, FOR_LEARNED)
