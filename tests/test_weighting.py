@@ -162,3 +162,15 @@ def test_twins_are_found_some_classes_at_a_time(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("piaa.weighting._CLASSES_AT_ONCE", 4)
     assert _twin(text, crossfit).tolist() == pytest.approx(expected, abs=1e-5)
     assert expected[9] > 0.9
+
+
+def test_what_the_global_vector_sees_nothing_of_is_not_learnt() -> None:
+    """Text and global vector agree on class 7 (bicycle); X finds other images as well (wheels)."""
+    text, crossfit, cls = (scores(400, 8, seed=seed, split=5.0) for seed in (32, 33, 34))
+    others = 5.0 * (torch.arange(400) % 16 == 3)
+    noise = torch.randn(400, generator=torch.Generator().manual_seed(35))
+    for share, presence in ((0.3, 0.0), (1.0, 1.0)):
+        crossfit[:, 7] = others + noise + share * text[:, 7]
+        weights = weigh(text, crossfit, cls, torch.ones(8))
+        assert weights.presence[7] == pytest.approx(presence, abs=0.01)
+        assert weights.presence[:7].min() > 0.9

@@ -89,7 +89,8 @@ def test_few_classes(n_classes: int) -> None:
     text, rows = hard_case()
     keys = Keys(text[4 : 4 + n_classes], None)
     label, key = keys.assess(rows)
-    worst = key.new_tensor([float(key[label == c].quantile(0.2)) for c in range(n_classes)])
+    # Bars that some row just meets.
+    worst = torch.stack([key[label == c].sort().values[100] for c in range(n_classes)])
     enters = (key <= worst[label]).nonzero().squeeze(1)
     place, _, got = keys.entering(rows, worst)
     assert torch.equal(place, enters)
