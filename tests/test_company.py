@@ -10,7 +10,8 @@ import torch
 
 from piaa import Config, paa, pvcl
 from piaa.company import MOST, PRIOR, Company, one_thing, solitude
-from piaa.scoring import Scorer
+from piaa.scoring import Scorer, text_branch
+from piaa.weighting import gain
 from test_auto import FIT, features, fit, mean_ap
 from worlds import varied_world
 
@@ -144,18 +145,24 @@ class TestElimination:
                 assert (explained - before)[i, c].item() == pytest.approx(more, abs=1e-5)
 
     def test_beside_a_weak_text_it_counts_as_much_as_the_rest(self) -> None:
-        company = self.company.with_elimination(self.evidence, self.learned, 1.0)
+        weak = torch.tensor([1.0, 0.5, 0.0, 1.0])
+        company = self.company.with_elimination(self.evidence, self.learned, weak)
         rest = self.company.explain(self.evidence, None)
         added = company.explain(self.evidence, self.learned) - rest
-        torch.testing.assert_close(added.std(0), rest.std(0))
-        half = self.company.with_elimination(self.evidence, self.learned, 0.5)
-        torch.testing.assert_close(half.elimination, company.elimination / 2)
+        torch.testing.assert_close(added.std(0), weak * rest.std(0))
 
     def test_beside_a_good_text_there_is_none(self) -> None:
-        assert self.company.with_elimination(self.evidence, self.learned, 0.0) is self.company
         good = fit(varied_world(5, FIT, text=0.75), slice(FIT)).scorer.company
         assert good is not None
         assert not good.elimination.any()
+
+    def test_a_class_that_its_text_tells_is_left_alone(self) -> None:
+        world = varied_world(2, FIT, n_classes=5, text=0.3, cls=0.0, labels=(2, 4))
+        scorer = fit(world, slice(FIT)).scorer
+        assert scorer.company is not None
+        told = gain(text_branch(world.patches, world.text, scorer.scales.text)) >= 0.04
+        assert told.any()
+        assert torch.equal(scorer.company.elimination == 0, told)
 
     @pytest.mark.parametrize(("seed", "n_classes", "labels"), [(2, 5, (2, 4)), (4, 8, (2, 4))])
     def test_it_finds_what_the_text_does_not(

@@ -7,12 +7,12 @@ import torch
 
 from piaa.mixtures import standardize
 from piaa.weighting import (
+    TextStrength,
     _twin,
     agreement,
     gain,
     purified_share,
     ramp,
-    weakness,
     weigh,
     with_whole,
 )
@@ -100,9 +100,16 @@ def test_purification_is_mixed_in_where_it_splits_better(
 
 def test_a_text_is_weak_where_what_was_learnt_splits_several_times_as_well() -> None:
     clear, blurred = scores(300, 6, seed=20, split=6.0), scores(300, 6, seed=21, split=2.0)
-    assert weakness(blurred, clear) == 1
-    assert weakness(clear, clear) == 0
-    assert weakness(clear, blurred) == 0
+    assert TextStrength.of(blurred, clear).weak == 1
+    assert TextStrength.of(clear, clear).weak == 0
+    assert TextStrength.of(clear, blurred).weak == 0
+
+
+def test_a_text_knows_a_class_that_it_splits() -> None:
+    text = scores(300, 6, seed=20, split=6.0)
+    text[:, 2] = torch.randn(300, generator=torch.Generator().manual_seed(36))
+    known = TextStrength.of(text, text).known
+    assert known.tolist() == [1, 1, 0, 1, 1, 1]
 
 
 def test_a_class_that_others_always_outdo_is_taken_for_absent() -> None:

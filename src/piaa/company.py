@@ -14,9 +14,9 @@ unless one of them stands out more; so even a class that neither its text nor it
 what is left. A class whose evidence is one lump says nothing here, neither of the collection nor of an image.
 
 **Elimination.** Where the text is so weak that what was learnt from it splits images several times as well,
-some classes are known by hardly more than that no other one explains the image. There, the log-softmax over
-classes of the learnt branch counts as much as the rest: the competition that the published form has
-everywhere, and that costs where images hold much.
+some classes are known by hardly more than that no other one explains the image. For those that their text
+does not split at all, the log-softmax over classes of the learnt branch counts as much as the rest: the
+competition that the published form has everywhere, and that costs where images hold much.
 """
 
 from __future__ import annotations
@@ -33,21 +33,15 @@ SHARE = 0.5  # of the nats that count; more would harm classes that are not ther
 MOST = 4.0  # nats
 PRIOR = 5.0  # images that are taken to have been seen with the usual company
 FIRMNESS = 3.0  # of what is found: doubtful images count little on either side
-CLEAR = (
-    0.1,
-    0.4,
-)  # split of a class relative to that of the upper quarter, between one lump and two
-ONE_THING = (
-    3.0,
-    3.5,
-)  # nats of the middle one of the clear classes, among these: one thing an image
+CLEAR = (0.1, 0.4)  # split of a class relative to that of the upper quarter: one lump, or two
+ONE_THING = (3.0, 3.5)  # nats of the middle one of the clear classes, among these
 RULED_OUT = 8.0  # nats; the surest image of a class has half of that
 _FAR = 60.0  # where a sigmoid is flat; classes off a shortlist are infinitely far
 
 
 @dataclass(frozen=True)
 class Company:
-    """How evidence of one class lowers that of the others.
+    """What classes say against each other.
 
     Attributes:
         level: (C,) float32, evidence at which a class is as likely found as not.
@@ -79,13 +73,11 @@ class Company:
             elimination=torch.zeros(evidence.shape[1]),
         )
 
-    def with_elimination(self, evidence: Tensor, learned: Tensor, weak: float) -> Company:
-        """The same, with elimination as far as the text is `weak`, 0 to 1.
+    def with_elimination(self, evidence: Tensor, learned: Tensor, weak: Tensor) -> Company:
+        """The same, with elimination as far as the text is weak, (C,) in [0, 1].
 
         evidence and learned (n, C), the learnt branch by itself, are of the same unlabelled images.
         """
-        if weak == 0:
-            return self
         spread, own = (
             scores.std(0, unbiased=False)
             for scores in (self._against(evidence), learned.log_softmax(1))

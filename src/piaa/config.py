@@ -43,7 +43,7 @@ class Config:
             K = f * patches seen / classes, held between `bank_floor` and `bank_size`.
         bank_floor: least K that `bank_fraction` may give.
         text_scale: softmax scale of the patch-text cosines, whose entropy orders a bank. `None`
-            orders by the scale-free lead instead (see `piaa.pvcl.bank`), and leaves the scale
+            orders by the scale-free lead instead (see `piaa.pvcl.keys`), and leaves the scale
             of the text branch to be matched to the data.
         bank_means: class means of the bank: "plain", or weighted by the text "probability".
 

@@ -19,10 +19,10 @@ from piaa.scoring import Scales, Scorer, cls_branch, learned_branch, text_branch
 from piaa.thresholds import estimate_thresholds
 from piaa.weighting import (
     BranchWeights,
+    TextStrength,
     even_weights,
     held_at_all,
     purified_share,
-    weakness,
     weigh,
     with_whole,
 )
@@ -102,7 +102,7 @@ class Finisher:
     def finish(self) -> Fitted:
         text_scale = self._match(self._scale_rows() @ self.text.T)
         text = self._over_sample(lambda patches: text_branch(patches, self.text, text_scale))
-        learned, bank_report, crossfit, weak = self._learn(text)
+        learned, bank_report, crossfit, strength = self._learn(text)
         scales = Scales(
             text=text_scale,
             learned=learned.scale,
@@ -136,11 +136,11 @@ class Finisher:
             by_whole = None if scorer.whole is None else scorer.whole.scores(self.cls).cpu()
             by_learned = self._over_sample(learned)
             evidence = scorer.weights.fuse(text, by_learned, cls, by_whole)
-            if crossfit is not None:
-                trusted = bool(scorer.weights.learned.any())
-                company = Company.of(evidence, held).with_elimination(
-                    evidence, by_learned, weak if trusted else 0.0
-                )
+            if strength is not None:
+                company = Company.of(evidence, held)
+                if strength.weak > 0 and scorer.weights.learned.any():
+                    weak = strength.weak * (1 - strength.known)
+                    company = company.with_elimination(evidence, by_learned, weak)
                 scorer = replace(scorer, company=company)
                 evidence = company.explain(evidence, by_learned)
         cuts = estimate_thresholds(evidence, held)
@@ -157,26 +157,29 @@ class Finisher:
             cls = self.sample.cls[some].to(self.text.device)
             yield ImageFeatures(cls, patches.to(self.text.device), grid)
 
-    def _learn(self, text: Tensor) -> tuple[Learned, BankReport, Tensor | None, float]:
-        """The classifier, its report, X (n, C), and how weak the text is, by T (n, C) of the sample.
+    def _learn(
+        self, text: Tensor
+    ) -> tuple[Learned, BankReport, Tensor | None, TextStrength | None]:
+        """The classifier, its report, X (n, C), and how good the text is, by T (n, C) of the sample.
 
-        X is what the other half's classifier says of the sample; None if a half is too small to learn from.
+        X is what the other half's classifier says of the sample. Both are None if a half is too small to
+        learn from.
         """
         plain, report = self._solve(self.whole, self.config)
         if min(bank.n_images for bank in self.banks) < 2 or len(self.text) < 2:
-            return plain, report, None, 0.0
+            return plain, report, None, None
         crossfit = self._crossfit(self.config)
-        weak = weakness(text, crossfit)
+        strength = TextStrength.of(text, crossfit)
         if self.config.purify != "auto":
-            return plain, report, crossfit, weak
+            return plain, report, crossfit, strength
         regroup = replace(self.config, purify="regroup", purify_scale=_PURIFY_SCALE)
         by_purified = self._crossfit(regroup)
-        share = purified_share(crossfit, by_purified, weak)
+        share = purified_share(crossfit, by_purified, strength.weak)
         if share == 0:
-            return plain, report, crossfit, weak
+            return plain, report, crossfit, strength
         purified, report = self._solve(self.whole, regroup)
         mixed = self._with_scale(_mix(plain, purified, share))
-        return mixed, report, (1 - share) * crossfit + share * by_purified, weak
+        return mixed, report, (1 - share) * crossfit + share * by_purified, strength
 
     def _learn_whole(self, scorer: Scorer, teacher: Tensor) -> Scorer:
         """Add the classifier of the global vector, taught by evidence (n, C) of the other branches."""

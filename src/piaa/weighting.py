@@ -45,6 +45,7 @@ CLEAR_BESIDE = (0.3, 0.6)  # and beside a text that hardly does
 MOST_CLEAR = (0.5, 0.65)  # share of such classes that vouches for the rest
 OWN = (0.3, 0.5)  # correlation of X with its own text, below which it has learnt something else
 OUTDONE = (2.0, 3.0)  # median ratio of gains, X to T or g, at which that branch gives up its share
+KNOWN = (0.02, 0.04)  # nats an image by which T must split a class to know it by itself
 PRESENT = (1.15, 1.6)  # agreement of T and g on a class, 2 at most, between absent and present
 FIRST = (0.5, 0.8)  # share of T's highest images in which g finds no other class likelier
 GHOST = (0.6, 0.9)  # correlation of X with a class that agrees better with its text: no clear split
@@ -154,9 +155,24 @@ def held_at_all(weights: BranchWeights) -> Tensor:
     return ramp(weights.presence, FOR_OWN_CUT)
 
 
-def weakness(text: Tensor, crossfit: Tensor) -> float:
-    """In [0, 1]: whether the text is the weak one, by how much better X splits classes; both (n, C)."""
-    return float(_outdone(gain(text), gain(crossfit), len(text)))
+@dataclass(frozen=True)
+class TextStrength:
+    """How good the text is.
+
+    Attributes:
+        weak: in [0, 1], whether what was learnt from it splits classes several times as well.
+        known: (C,) float32 in [0, 1], whether T splits a class at all.
+    """
+
+    weak: float
+    known: Tensor
+
+    @staticmethod
+    def of(text: Tensor, crossfit: Tensor) -> TextStrength:
+        """From T and X (n, C) of unlabelled images."""
+        by_text = gain(text)
+        weak = _outdone(by_text, gain(crossfit), len(text))
+        return TextStrength(float(weak), ramp(by_text, KNOWN))
 
 
 def purified_share(plain: Tensor, purified: Tensor, weak: float) -> float:
