@@ -151,6 +151,11 @@ class TestElimination:
         added = company.explain(self.evidence, self.learned) - rest
         torch.testing.assert_close(added.std(0), weak * rest.std(0))
 
+    def test_what_is_the_same_for_every_image_eliminates_nothing(self) -> None:
+        same = torch.zeros(50, 4)
+        company = self.company.with_elimination(self.evidence, same, torch.ones(4))
+        assert company.elimination.tolist() == [0, 0, 0, 0]
+
     def test_beside_a_good_text_there_is_none(self) -> None:
         good = fit(varied_world(5, FIT, text=0.75), slice(FIT)).scorer.company
         assert good is not None

@@ -82,7 +82,8 @@ class Company:
             scores.std(0, unbiased=False)
             for scores in (self._against(evidence), learned.log_softmax(1))
         )
-        return replace(self, elimination=weak * spread / own.clamp_min(1e-6))
+        # What is the same for every image eliminates nothing.
+        return replace(self, elimination=torch.where(own > 1e-6, weak * spread / own, 0))
 
     def explain(self, evidence: Tensor, learned: Tensor | None) -> Tensor:
         """What is left of evidence (B, C) once classes have been heard against each other.
