@@ -146,7 +146,7 @@ class TestJob:
             begin(tmp_path, units)
         assert (tmp_path / "note").read_text() == "mine"
 
-    @pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "piaa-job", "version": 2}'])
+    @pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "piaa-job", "version": 1}'])
     def test_a_broken_manifest(self, tmp_path: Path, units: list[Unit], content: str) -> None:
         begin(tmp_path / "job", units)
         (tmp_path / "job" / MANIFEST).write_text(content)

@@ -31,7 +31,7 @@ from piaa.recognizer import Recognizer
 from piaa.scale.units import Unit
 
 FORMAT: Final = "piaa-job"
-VERSION: Final = 1
+VERSION: Final = 2  # 1 ordered banks by the lead over the mean alone
 MANIFEST, INPUTS, LOCK = "manifest.json", "inputs.jsonl", "lock"
 RECOGNIZER, MODEL = "recognizer", "model"
 
