@@ -88,6 +88,16 @@ def test_a_list_of_all_classes_is_the_full_computation(kind: str) -> None:
     torch.testing.assert_close(got, scorer.evidence(features), rtol=1e-4, atol=1e-4)
 
 
+def test_elimination_without_a_learnt_branch_is_none() -> None:
+    """As a file may say that is not of our making: nothing to eliminate by, and no NaN."""
+    words, features = words_and_images()
+    scorer = scorers(words)["weak text"]
+    weights = replace(scorer.weights, learned=torch.zeros(len(words)))
+    scorer = replace(scorer, weights=weights)
+    got = Shortlist(scorer).evidence(features, 4 * len(words) // 3)
+    torch.testing.assert_close(got, scorer.evidence(features), rtol=1e-4, atol=1e-4)
+
+
 # Weights and thresholds that differ as wildly as these between neighbors blur the coarse step.
 # Of elimination, listed classes hear only each other, which moves the classes of an image nearly alike.
 @pytest.mark.parametrize(

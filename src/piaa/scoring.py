@@ -89,13 +89,12 @@ class Scorer:
 
     def _branches(self, patches: Tensor, cls: Tensor) -> list[Tensor | None]:
         """T, G, g and h, each (B, C), or None where its weight is 0 for every class."""
-        used, classifier = self.weights, self.classifier
-        learns = classifier is not None and used.learned.any()
+        used, learned = self.weights, None
+        if self.classifier is not None and used.learned.any():
+            learned = learned_branch(patches, self.classifier, self.scales.learned)
         return [
             text_branch(patches, self.text, self.scales.text) if used.text.any() else None,
-            learned_branch(patches, classifier, self.scales.learned)
-            if classifier is not None and learns
-            else None,
+            learned,
             cls_branch(cls, self.text, self.scales.cls) if used.cls.any() else None,
             None if self.whole is None else self.whole.scores(cls),
         ]

@@ -157,8 +157,9 @@ class Shortlist:
         if weights.text.any():
             none = torch.zeros(len(scorer.text), device=device)
             self._add(scorer.text * scorer.scales.text, none, weights.text)
-        self._learned = scorer.classifier is not None and bool(weights.learned.any())
-        if scorer.classifier is not None and self._learned:
+        self._learns = False
+        if scorer.classifier is not None and weights.learned.any():
+            self._learns = True
             head, scale = scorer.classifier, scorer.scales.learned
             self._add(head.weight.T.contiguous() * scale, head.bias * scale, weights.learned)
 
@@ -182,15 +183,16 @@ class Shortlist:
         if scorer.whole is not None:
             by_global += weights.whole.to(device) * scorer.whole.scores(features.cls)
         found = torch.full_like(by_global, -torch.inf)
-        learned = torch.full_like(by_global, -torch.inf)
+        learned = torch.full_like(by_global, -torch.inf) if self._learns else None
         for image, patches in enumerate(features.patches):
             # As scores are ranked: by the distance from each class's threshold.
             standing = by_global[image] - scorer.thresholds.to(device)
             classes, by_branch = self._search(patches, standing, count)
-            found[image, classes] = by_global[image, classes]
+            total = by_global[image, classes]
             for branch, scores in zip(self._branches, by_branch, strict=True):
-                found[image, classes] += branch.weight[classes] * scores
-            if self._learned:
+                total += branch.weight[classes] * scores
+            found[image, classes] = total
+            if learned is not None:
                 learned[image, classes] = by_branch[-1]
         return found if scorer.company is None else scorer.company.explain(found, learned)
 
