@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from piaa.pvcl.keys import Keys
+from piaa.pvcl.keys import Keys, _least_logit
 
 
 def hard_case() -> tuple[Tensor, Tensor]:
@@ -42,6 +42,46 @@ def test_what_enters_is_what_an_exact_look_at_every_row_lets_in(
     assert torch.equal(got_label, label[enters])
     assert torch.equal(got_key, key[enters])
     assert 0 < len(enters) < len(rows) or full == "none"
+
+
+@pytest.mark.parametrize("scale", [None, 60.0])
+@pytest.mark.parametrize("apart", [1e-7, 1e-6, 1e-4, 1e-2])
+@pytest.mark.parametrize("full", [False, True])
+def test_classes_that_are_nearly_the_same(scale: float | None, apart: float, full: bool) -> None:
+    """On the grid of the prototypes their mean is not 0 any more, and they are no longer than that."""
+    random = torch.Generator().manual_seed(1)
+    text = normalize(torch.ones(5, 48) + apart * torch.randn(5, 48, generator=random), dim=1)
+    rows = normalize(torch.randn(4000, 48, generator=random), dim=1)
+    keys = Keys(text, scale)
+    label, key = keys.assess(rows)
+    worst = torch.full((5,), math.inf, dtype=torch.float64)
+    for c in range(0 if full else 1, 5):
+        own = key[label == c]
+        worst[c] = own.quantile(0.3) if len(own) else key.median()
+    enters = (key <= worst[label]).nonzero().squeeze(1)
+    place, _, got = keys.entering(rows, worst)
+    assert torch.equal(place, enters)
+    assert torch.equal(got, key[enters])
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 80])
+def test_the_least_logit_of_an_entropy(n_classes: int) -> None:
+    random = torch.Generator().manual_seed(2)
+    logits = torch.randn(20_000, n_classes, generator=random)
+    logits *= torch.logspace(-2, 1.5, 20_000)[:, None]
+    logits[::2, 0] += 10 * torch.rand(10_000, generator=random)
+    logits -= logits.mean(dim=1, keepdim=True)
+    best = logits.amax(dim=1)
+    entropy = torch.special.entr(logits.double().softmax(dim=1)).sum(dim=1).float() + 1e-7
+    least = torch.stack([_least_logit(each.repeat(n_classes))[0] for each in entropy[::20]])
+    assert (best[::20] >= least - 1e-3).all()
+    # Where all but the best are equal it is not far below.
+    gap = torch.linspace(12, 20, n_classes)
+    alike = torch.eye(n_classes)[0] * gap[:, None]
+    entropy = torch.special.entr(alike.double().softmax(dim=1)).sum(dim=1).float()
+    least = _least_logit(entropy) / gap / (1 - 1 / n_classes)
+    assert (least > 0.9).all()
+    assert (least < 1.001).all()
 
 
 def test_the_lead_is_over_the_mean_and_the_runner_up() -> None:
@@ -83,11 +123,12 @@ def test_a_single_class_takes_what_is_within_its_bar(scale: float | None) -> Non
     assert len(place) == (len(rows) if scale else 900)
 
 
+@pytest.mark.parametrize("scale", [None, 60.0])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_few_classes(n_classes: int) -> None:
+def test_few_classes(n_classes: int, scale: float | None) -> None:
     """The runner-up of two is the other one, as far below the mean as the best is above."""
     text, rows = hard_case()
-    keys = Keys(text[4 : 4 + n_classes], None)
+    keys = Keys(text[4 : 4 + n_classes], scale)
     label, key = keys.assess(rows)
     # Bars that some row just meets.
     worst = torch.stack([key[label == c].sort().values[100] for c in range(n_classes)])

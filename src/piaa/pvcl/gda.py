@@ -114,7 +114,7 @@ def _spread(vectors: Tensor | Rows, label: Tensor, means: Tensor) -> tuple[Tenso
     total = gram.new_zeros(dim)
     for start in range(0, len(label), _ROWS_AT_ONCE):
         part = slice(start, start + _ROWS_AT_ONCE)
-        centered = vectors[part] - means[label[part]]
+        centered = vectors[part] - means.index_select(0, label[part])
         _add_lower_gram(gram, centered)
         total += centered.sum(dim=0)
     return gram.tril() + gram.tril(-1).T, total

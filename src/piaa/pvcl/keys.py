@@ -60,6 +60,13 @@ class Keys:
         """(C, D) float64, whole numbers: centered prototypes in units of 2^-24."""
         logits = self.prototypes * ((text_scale or 1.0) / _GRID)
         self._logit_prototypes = logits.T.float().contiguous()
+        self._longest = float(logits.norm(dim=1).max())
+        # Most that a float32 logit of a row is off, after as much as the largest there can be was taken away
+        # and added again: by D products, D sums and that one, in any order, where rows are unit to within a
+        # few percent; and by the grid, on which prototypes are not quite centered any more.
+        dim = text.shape[1]
+        sums = (dim + 16) * 2.1 * self._longest
+        self._slack = (sums + 4 * math.sqrt(dim) * (text_scale or 1.0)) * 2.0**-24
 
     def rows_at_once(self, most: int) -> int:
         """Up to `most` rows whose cosines with all classes fit a bounded memory."""
@@ -102,26 +109,32 @@ class Keys:
             key[part] = entropy.float()
         return label, key
 
-    # The two below screen in cheap float32. They may let through what an exact look turns away, and
-    # never the reverse: each comparison allows for the largest error a float32 product of unit vectors
-    # can have. Classes too close to tell apart in float32 leave a row torn: to be looked at exactly.
+    # What follows screens in cheap float32. It may let through what an exact look turns away, and never the
+    # reverse: each comparison allows for the largest error a float32 product of unit vectors can have.
+    # Classes too close to tell apart in float32 leave a row torn: to be looked at exactly.
+
+    def _promising(self, rows: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
+        """Places (P,) of rows that may have the logit which their best class needs at `least` (C,).
+
+        Also their logits (P, C). These are centered, so that the best of a row is 0 or more.
+        """
+        least = least.clamp(0.0, self._longest)
+        scores = torch.addmm(-least, rows, self._logit_prototypes)
+        place = (scores.amax(dim=1) >= -2 * self._slack).nonzero().squeeze(1)
+        return place, at(scores, place).add_(least)
 
     def _leading(self, rows: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rows whose lead may be within the bar of their class: places, exact classes and keys."""
-        slack = self._slack()
-        scores = rows @ self._logit_prototypes
-        # A runner-up is no lower than the mean of those behind the best: most leads are beyond the bars
-        # of all classes, and of which one need not be known.
-        most = scores.amax(dim=1) * (1 + 0.5 / (len(bar) - 1))
-        place = (-most - 2 * slack <= bar.max()).nonzero().squeeze(1)
-        scores = at(scores, place)
+        # A runner-up is no lower than the mean of all but the best.
+        place, scores = self._promising(rows, -bar / (1 + 0.5 / (len(bar) - 1)))
         best, label = scores.max(dim=1)
-        rival = _masked(scores, label).amax(dim=1)
-        torn = rival >= best - 2 * slack
-        good = ((rival / 2 - best - 2 * slack <= bar[label]) | torn).nonzero().squeeze(1)
-        place, label, torn, scores = (at(x, good) for x in (place, label, torn, scores))
-        rival, second = scores.max(dim=1)
-        torn = torn | (_masked(scores, second).amax(dim=1) >= rival - 2 * slack)
+        rival, second = _masked(scores, label).max(dim=1)
+        third = _masked(scores, second).amax(dim=1)
+        torn = rival >= best - 2 * self._slack
+        limit = torch.where(torn, bar.max(), bar[label])
+        torn |= third >= rival - 2 * self._slack
+        good = (rival / 2 - best - 2 * self._slack <= limit).nonzero().squeeze(1)
+        place, label, second, torn = (at(x, good) for x in (place, label, second, torn))
         candidates = at(rows, place)
         key = self._lead(candidates, label, second)
         doubtful = torn.nonzero().squeeze(1)
@@ -140,29 +153,26 @@ class Keys:
 
     def _confident(self, rows: Tensor, worst: Tensor) -> Tensor:
         """Places (P,) of rows whose entropy may be within the bar of their class."""
-        if bool(worst.isinf().all()) or self.text_scale is None:  # all are looked at exactly
+        if len(worst) == 1 or bool(worst.isinf().all()):  # all are looked at exactly
             return torch.arange(len(rows), device=rows.device)
-        bar, slack, n_classes = worst.float(), self._slack(), len(worst)
-        scores = rows @ self._logit_prototypes
-        best, label = scores.max(dim=1)
-        rival = _masked(scores, label).amax(dim=1)
-        torn = rival >= best - 2 * slack
         # dH = -sum p_c (log p_c + H) dz_c, so logits off by e change log H by at most 2 e; sums over
         # the classes round, and `assess` has float32 probabilities and a floor under the log.
-        error = math.exp(min(4 * slack + n_classes * 2.0**-22, 60.0))
-        bound = (bar * error + 1e-7 + n_classes * _LOG_FLOOR)[label]
+        n_classes = len(worst)
+        error = math.exp(min(4 * self._slack + n_classes * 2.0**-22, 60.0))
+        bar = worst.float() * error + 1e-7 + n_classes * _LOG_FLOOR
+        place, scores = self._promising(rows, _least_logit(bar))
+        best, label = scores.max(dim=1)
+        rival = _masked(scores, label).amax(dim=1)
+        torn = rival >= best - 2 * self._slack
+        bound = torch.where(torn, bar.max(), bar[label])
         # More classes only add entropy to that of the best two, which spares most rows the rest.
-        possible = _entropy_of_two(torch.sigmoid(rival - best - 2 * slack)) <= bound
-        chosen = (possible | torn).nonzero().squeeze(1)
+        possible = _entropy_of_two(torch.sigmoid(rival - best - 2 * self._slack)) <= bound
+        chosen = possible.nonzero().squeeze(1)
         logits = at(scores, chosen).sub_(best[chosen, None])
         odds = logits.exp()
         total = odds.sum(dim=1)
         entropy = total.log1p() - odds.mul_(logits).sum(dim=1) / (1 + total)
-        return chosen[(entropy <= bound[chosen]) | torn[chosen]]
-
-    def _slack(self) -> float:
-        """Most that a float32 logit of a unit row is off."""
-        return (2 * self.prototypes.shape[1] + 16) * 2.0**-24 * (self.text_scale or 1.0)
+        return place[chosen[entropy <= bound[chosen]]]
 
 
 def _masked(scores: Tensor, column: Tensor) -> Tensor:
@@ -187,3 +197,15 @@ def _whole(rows: Tensor) -> Tensor:
 
 def _entropy_of_two(p: Tensor) -> Tensor:
     return (p - 1) * torch.log1p(-p) - torch.xlogy(p, p)
+
+
+def _least_logit(entropy: Tensor) -> Tensor:
+    """Least that the best of C centered logits can be if their softmax has at most an entropy, (C,)."""
+    n_others = len(entropy) - 1
+    # With q the probability of all but the best, entropy >= -log(1 - q), and >= the entropy of "best or not",
+    # which is at least q (1 - q - log q).
+    q = -torch.expm1(-entropy)
+    q = torch.minimum(q, entropy / (1 - q - q.log()))
+    # The logits of the others are -best / n_others on average, so that, by Jensen,
+    # q / (1 - q) >= n_others exp(-best - best / n_others).
+    return (n_others * (1 - q) / q).log() / (1 + 1 / n_others)

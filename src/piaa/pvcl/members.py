@@ -67,7 +67,7 @@ class Rows:
         return len(self.index)
 
     def __getitem__(self, part: slice | Tensor) -> Tensor:
-        return self.source[self.index[part]]
+        return self.source.index_select(0, self.index[part])
 
     def only(self, part: Tensor) -> Rows:
         """The rows at the (P,) places `part`."""
