@@ -64,6 +64,22 @@ def test_classes_that_are_nearly_the_same(scale: float | None, apart: float, ful
     assert torch.equal(got, key[enters])
 
 
+@pytest.mark.parametrize(("n_classes", "scale"), [(2, 16.0), (3, 17.0), (20, 24.0)])
+def test_entropies_of_probabilities_near_one(n_classes: int, scale: float) -> None:
+    """In float32 these are 2^-24 apart, and so are the keys."""
+    random = torch.Generator().manual_seed(3)
+    text = normalize(torch.randn(n_classes, 48, generator=random), dim=1)
+    rows = text.repeat(20_000 // n_classes, 1)
+    noise = torch.randn(len(rows), 48, generator=random) / 48**0.5
+    rows = normalize(rows + 0.4 * torch.rand(len(rows), 1, generator=random) * noise, dim=1)
+    keys = Keys(text, scale)
+    label, key = keys.assess(rows)
+    for quantile in torch.linspace(0.02, 0.98, 49).double():
+        worst = torch.stack([key[label == c].quantile(quantile) for c in range(n_classes)])
+        place, _, _ = keys.entering(rows, worst)
+        assert torch.equal(place, (key <= worst[label]).nonzero().squeeze(1))
+
+
 @pytest.mark.parametrize("n_classes", [2, 3, 80])
 def test_the_least_logit_of_an_entropy(n_classes: int) -> None:
     random = torch.Generator().manual_seed(2)

@@ -155,11 +155,11 @@ class Keys:
         """Places (P,) of rows whose entropy may be within the bar of their class."""
         if len(worst) == 1 or bool(worst.isinf().all()):  # all are looked at exactly
             return torch.arange(len(rows), device=rows.device)
-        # dH = -sum p_c (log p_c + H) dz_c, so logits off by e change log H by at most 2 e; sums over
-        # the classes round, and `assess` has float32 probabilities and a floor under the log.
+        # dH = -sum p_c (log p_c + H) dz_c, so logits off by e change log H by at most 2 e; sums over the
+        # classes round; `assess` has float32 probabilities, the best off by 2^-25, and a floor under the log.
         n_classes = len(worst)
         error = math.exp(min(4 * self._slack + n_classes * 2.0**-22, 60.0))
-        bar = worst.float() * error + 1e-7 + n_classes * _LOG_FLOOR
+        bar = worst.float() * error + 1.1 * 2.0**-25 + n_classes * _LOG_FLOOR
         place, scores = self._promising(rows, _least_logit(bar))
         best, label = scores.max(dim=1)
         rival = _masked(scores, label).amax(dim=1)
