@@ -157,6 +157,32 @@ def test_what_is_another_classes_is_not_learnt() -> None:
     assert weights.presence[:7].min() > 0.9
 
 
+def test_a_class_that_its_text_splits_better_is_left_to_the_text() -> None:
+    """X finds class 7 (bird), and is borne out by the global vector, but blurs it (with the sky)."""
+    text, crossfit, cls = (scores(400, 8, seed=seed, split=5.0) for seed in (37, 38, 39))
+    before = weigh(text, crossfit, cls, torch.ones(8))
+    assert before.learned.min() > 0.2
+    crossfit[:, 7] -= 1.0 * (torch.arange(400) % 8 == 7)
+    blurred = weigh(text, crossfit, cls, torch.ones(8))
+    assert 0.5 < gain(crossfit)[7] / gain(text)[7] < 0.8
+    assert blurred.learned[7] == 0
+    assert blurred.presence[7] > 0.9
+    assert blurred.text[7] > before.text[7]
+    assert blurred.learned[:7].min() > 0.2
+
+
+def test_look_alikes_are_told_from_a_correlation_of_three_quarters_on() -> None:
+    """Text and global vector agree on both; that X has one of them for the other is all that tells."""
+    text, crossfit, cls = (scores(400, 8, seed=seed, split=5.0) for seed in (29, 30, 31))
+    expected = {0.9: (0.70, 1.0), 0.6: (0.84, 0.0)}
+    for own, (alike, presence) in expected.items():
+        mixed = crossfit.clone()
+        mixed[:, 7] = crossfit[:, 6] + own * crossfit[:, 7]
+        found = weigh(text, mixed, cls, torch.ones(8)).presence[7]
+        assert float(agreement(mixed[:, 6:7], mixed[:, 7:])) == pytest.approx(alike, abs=0.01)
+        assert float(found) == pytest.approx(presence, abs=0.02)
+
+
 def test_twins_are_found_some_classes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A class whose learnt scores are those of a class that agrees better with its text; by all pairs."""
     random = torch.Generator().manual_seed(0)

@@ -34,7 +34,7 @@ LEARNED_SHARE = 0.5  # weight of G where it is trusted and has evidence
 WHOLE_SHARE = 0.45  # most that h takes from the others
 MIDPOINT = 0.15  # ratio of gains (g to T) at which g gets half of its share
 SHARPNESS = 3.0  # how fast it falls below
-PRIOR_GAIN = 2.0  # nats over all images; with few images no ratio is believed and g keeps its share
+PRIOR_GAIN = 2.0  # nats over all images; with few images no ratio is believed
 NULL_GAIN = 1.2  # what two components gain on pure noise, in nats over all images
 DOUBT = 20.0  # exponent on the ratio of gaps, which is near 1: 0.95 leaves 36 %, 0.9 leaves 12 %
 LEAD = 1.0  # a gap below this many standard deviations finds nothing
@@ -44,6 +44,7 @@ CLEAR = (0.6, 1.0)  # gain of X in nats an image from which, and to which, a cla
 CLEAR_BESIDE = (0.3, 0.6)  # and beside a text that hardly does
 MOST_CLEAR = (0.5, 0.65)  # share of such classes that vouches for the rest
 OWN = (0.3, 0.5)  # correlation of X with its own text, below which it has learnt something else
+BEHIND = (0.8, 1.0)  # ratio of gains, X to T, below which the text alone tells a class better
 OUTDONE = (2.0, 3.0)  # median ratio of gains, X to T or g, at which that branch gives up its share
 KNOWN = (0.02, 0.04)  # nats an image by which T must split a class to know it by itself
 PRESENT = (1.15, 1.6)  # agreement of T and g on a class, 2 at most, between absent and present
@@ -97,7 +98,7 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
     if n < 4 or n_classes < 2:
         return even_weights(n_classes)
     gains = {name: gain(scores) for name, scores in (("T", text), ("X", crossfit), ("g", cls))}
-    share_of_cls = _global_weight(float(gains["T"].mean()), float(gains["g"].mean()), n)
+    share_of_cls = _global_weight(gains["T"].mean(), gains["g"].mean(), n)
     outdone = {name: _outdone(gains[name], gains["X"], n) for name in ("T", "g")}
     twin = _twin(text, crossfit)
     split = gains["X"] - 3 * NULL_GAIN / n
@@ -123,10 +124,11 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
 
     trust = min(1.0, mean_gap(crossfit) / max(mean_gap(text), 1e-6)) ** DOUBT
     evidence = _evidence(text, crossfit, clear) * ramp(presence, FOR_LEARNED)
-    learned = LEARNED_SHARE * clear.clamp_min(trust) * evidence
+    better = ramp(_ratio(gains["X"], gains["T"], n), BEHIND)
+    learned = LEARNED_SHARE * clear.clamp_min(trust) * evidence * better
     weights = {"T": 1 - share_of_cls - learned, "g": torch.full((n_classes,), share_of_cls)}
     for name, weight in weights.items():
-        given = outdone[name] * clear * evidence * weight
+        given = outdone[name] * clear * evidence * better * weight
         weights[name] = weight - given
         learned = learned + given
 
@@ -211,9 +213,13 @@ def _outdone(gains: Tensor, by: Tensor, n: int) -> Tensor:
     return ramp((by / gains.clamp_min(NULL_GAIN / n)).median(), OUTDONE)
 
 
-def _global_weight(text: float, cls: float, n: int) -> float:
-    ratio = (cls + PRIOR_GAIN / n) / (text + PRIOR_GAIN / n)
-    return float(GLOBAL_SHARE / (1 + (MIDPOINT / ratio) ** SHARPNESS))
+def _global_weight(text: Tensor, cls: Tensor, n: int) -> float:
+    return float(GLOBAL_SHARE / (1 + (MIDPOINT / _ratio(cls, text, n)) ** SHARPNESS))
+
+
+def _ratio(gains: Tensor, to: Tensor, n: int) -> Tensor:
+    """Of gains from n images; 1 where there is next to nothing on either side."""
+    return (gains + PRIOR_GAIN / n) / (to + PRIOR_GAIN / n)
 
 
 def _gaps(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
