@@ -158,7 +158,7 @@ def test_what_is_another_classes_is_not_learnt() -> None:
 
 
 def test_a_class_that_its_text_splits_better_is_left_to_the_text() -> None:
-    """X finds class 7 (bird), and is borne out by the global vector, but blurs it (with the sky)."""
+    """X finds class 7, and the global vector bears it out, but in X it stands out less than in T."""
     text, crossfit, cls = (scores(400, 8, seed=seed, split=5.0) for seed in (37, 38, 39))
     before = weigh(text, crossfit, cls, torch.ones(8))
     assert before.learned.min() > 0.2

@@ -6,8 +6,9 @@ is a classifier of the global vector learnt from what the other three say (`piaa
 best one or useless, depending on encoder and collection. What tells them apart on unlabelled images:
 
 - **Bimodality.** Scores that know a class split into images with and without it; scores that do not are one
-  Gaussian. The log-likelihood gain of two components over one compares g with T. (The lead of the best
-  class over the second, which would be simpler, fails where images hold many labels.)
+  Gaussian. The log-likelihood gain of two components over one compares g with T, and X with T class by
+  class. (The lead of the best class over the second, which would be simpler, fails where images hold many
+  labels.)
 - **Cross-fitting.** A learnt classifier looks sure on images whose own patches are in its banks. X is G with
   every image scored by the banks of the other half of the collection; only X is judged.
 - **The widest gap.** A classifier that is unsure confuses classes within an image: the widest gap between an
