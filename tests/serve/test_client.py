@@ -41,7 +41,10 @@ def test_more_images_than_a_request_holds(
 ) -> None:
     monkeypatch.setattr("piaa.client._MOST_IMAGES", 8)  # what this service takes
     tagged = client.tag(iter(PHOTOS))
-    assert [each.tags for each in tagged] == [p.tags for p in recognizer.predict(PHOTOS)]
+    for each, expected in zip(tagged, recognizer.predict(PHOTOS), strict=True):
+        # Products of other batches may round the last bit of a score the other way.
+        assert dict(each.tags) == pytest.approx(dict(expected.tags), abs=1e-6)
+        assert [name for name, _ in each.tags] == [name for name, _ in expected.tags]
 
 
 def test_errors_of_images_and_of_requests(client: piaa.Client, tmp_path: Path) -> None:
