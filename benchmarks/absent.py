@@ -24,7 +24,7 @@ from piaa.datasets import Dataset, open_dataset
 from piaa.datasets.names import VOC
 from piaa.evaluation.encoded import FeatureSets
 from piaa.evaluation.metrics import average_precisions
-from piaa.recognizer import EvidenceWarning
+from piaa.fit_report import EvidenceWarning
 
 from machine import describe
 

@@ -14,7 +14,7 @@ from piaa.errors import ImageError, InputError
 from piaa.feature_store import SPEC_FILE, FeatureStore
 from piaa.sample import image_ids
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.recognizer.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
 
 SPEC = ColorEncoder().spec
 

@@ -26,10 +26,10 @@ from fake_encoder import (
 from piaa import Config, FitReport, ImageFeatures, Recognizer, pvcl, sample
 from piaa.classes import ClassNameWarning
 from piaa.errors import ImageError, InputError
-from piaa.recognizer import EvidenceWarning
+from piaa.fit_report import EvidenceWarning
 from worlds import patch_world
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.recognizer.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
 
 
 class TestMerging:

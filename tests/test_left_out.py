@@ -18,7 +18,7 @@ from piaa.encoders.tiled import TiledEncoder
 from piaa.errors import ImageError, InputError
 from piaa.images import ImageSource
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.recognizer.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from piaa.encoders.base import Encoder
 from piaa.errors import InputError, UnknownNameError
 from worlds import patch_world
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.recognizer.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
 
 
 @pytest.fixture(scope="module")

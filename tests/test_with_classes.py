@@ -19,7 +19,7 @@ from piaa.errors import InputError
 from piaa.images import Tiles
 from worlds import patch_world
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.recognizer.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
 
 
 class TestWithClasses:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -14,6 +15,10 @@ from piaa.finishing import Fitted
 LEAST_EVIDENCE = 0.1
 # Below it, what the text finds on patches is more likely a look-alike for the global vector.
 LEAST_PRESENCE = 0.5
+
+
+class EvidenceWarning(UserWarning):
+    """Classes that the fitted images show no evidence of."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,16 @@ class FitReport:
     def without_evidence(self) -> list[str]:
         """Names of the classes that the collection shows little or no evidence of."""
         return [row.name for row in self.classes if row.warning]
+
+    def warn_of_missing(self, *, stacklevel: int) -> None:
+        """Warn of these classes by name."""
+        if lost := self.without_evidence:
+            warnings.warn(
+                f"{len(lost)} of {len(self.classes)} classes have little or no evidence in these images, see "
+                f"the report: {', '.join(lost)}.",
+                EvidenceWarning,
+                stacklevel=stacklevel,
+            )
 
     def __str__(self) -> str:
         width = max([5, *(len(row.name) for row in self.classes)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -29,10 +28,6 @@ from piaa.sample import image_ids
 from piaa.scoring import Scorer
 from piaa.shortlist import Shortlist
 from piaa.thresholds import best_thresholds
-
-
-class EvidenceWarning(UserWarning):
-    """Classes that the fitted images show no evidence of."""
 
 
 class Recognizer:
@@ -122,13 +117,7 @@ class Recognizer:
         self._gather(gathered, store, images, batch_size, on_error)
         report = self.adopt(gathered)
         self.features = store
-        if lost := report.without_evidence:
-            warnings.warn(
-                f"{len(lost)} of {len(self.classes)} classes have little or no evidence in these images, see "
-                f"the report: {', '.join(lost)}.",
-                EvidenceWarning,
-                stacklevel=2,
-            )
+        report.warn_of_missing(stacklevel=3)
         return report
 
     def adopt(self, gathered: Gathered) -> FitReport:

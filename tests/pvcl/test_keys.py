@@ -24,6 +24,15 @@ def hard_case() -> tuple[Tensor, Tensor]:
     return text, normalize(rows, dim=1)
 
 
+def bars(label: Tensor, key: Tensor, n_classes: int, full: range) -> Tensor:
+    """Bars that three of ten rows of each full class are within; the other classes take all."""
+    worst = torch.full((n_classes,), math.inf, dtype=torch.float64)
+    for c in full:
+        own = key[label == c]
+        worst[c] = own.quantile(0.3) if len(own) else key.median()
+    return worst
+
+
 @pytest.mark.parametrize("scale", [None, 20.0, 60.0])
 @pytest.mark.parametrize("full", ["none", "some", "all"])
 def test_what_enters_is_what_an_exact_look_at_every_row_lets_in(
@@ -32,10 +41,7 @@ def test_what_enters_is_what_an_exact_look_at_every_row_lets_in(
     text, rows = hard_case()
     keys = Keys(text, scale)
     label, key = keys.assess(rows)
-    worst = torch.full((20,), math.inf, dtype=torch.float64)
-    for c in range(0 if full != "none" else 20, 20, 2 if full == "some" else 1):
-        own = key[label == c]
-        worst[c] = own.quantile(0.3) if len(own) else key.median()
+    worst = bars(label, key, 20, range(0 if full != "none" else 20, 20, 2 if full == "some" else 1))
     enters = (key <= worst[label]).nonzero().squeeze(1)
     place, got_label, got_key = keys.entering(rows, worst)
     assert torch.equal(place, enters)
@@ -54,10 +60,7 @@ def test_classes_that_are_nearly_the_same(scale: float | None, apart: float, ful
     rows = normalize(torch.randn(4000, 48, generator=random), dim=1)
     keys = Keys(text, scale)
     label, key = keys.assess(rows)
-    worst = torch.full((5,), math.inf, dtype=torch.float64)
-    for c in range(0 if full else 1, 5):
-        own = key[label == c]
-        worst[c] = own.quantile(0.3) if len(own) else key.median()
+    worst = bars(label, key, 5, range(0 if full else 1, 5))
     enters = (key <= worst[label]).nonzero().squeeze(1)
     place, _, got = keys.entering(rows, worst)
     assert torch.equal(place, enters)

@@ -26,7 +26,7 @@ from piaa.scale.cache_upkeep import describe_caches, prune_caches, verify_caches
 from piaa.scale.cached_encoder import CachedEncoder
 from piaa.shard_writing import ShardWriter, write_shard
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.recognizer.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
 
 
 def cached(

@@ -46,7 +46,7 @@ os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'piaa[ray]')")
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::piaa.recognizer.EvidenceWarning", "ignore:.*:FutureWarning", "ignore::ResourceWarning"
+    "ignore::piaa.fit_report.EvidenceWarning", "ignore:.*:FutureWarning", "ignore::ResourceWarning"
 )
 
 N, BATCH = 42, 2

@@ -25,7 +25,7 @@ from piaa.scale.sources.base import SourceError
 from piaa.scale.sources.parquet import row_groups
 from piaa.scale.sources.tar import MOST_NAME_BYTES, TarPart
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.recognizer.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
 NESTED = b"[" * 100_000
 
 

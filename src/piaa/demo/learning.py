@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from piaa.classes import ClassList
-from piaa.fit_report import LEAST_PRESENCE, FitReport
+from piaa.fit_report import LEAST_PRESENCE, EvidenceWarning, FitReport
 from piaa.images import OnError
-from piaa.recognizer import EvidenceWarning, Recognizer
+from piaa.recognizer import Recognizer
 
 
 @dataclass(frozen=True)
