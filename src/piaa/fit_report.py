@@ -71,16 +71,6 @@ class FitReport:
         """Names of the classes that the collection shows little or no evidence of."""
         return [row.name for row in self.classes if row.warning]
 
-    def warn_of_missing(self, *, stacklevel: int) -> None:
-        """Warn of these classes by name."""
-        if lost := self.without_evidence:
-            warnings.warn(
-                f"{len(lost)} of {len(self.classes)} classes have little or no evidence in these images, see "
-                f"the report: {', '.join(lost)}.",
-                EvidenceWarning,
-                stacklevel=stacklevel,
-            )
-
     def __str__(self) -> str:
         width = max([5, *(len(row.name) for row in self.classes)])
         lines = [
@@ -134,3 +124,14 @@ def _checked(row: ClassReport) -> ClassReport:
         if not isinstance(value, kinds[str(field.type)]):
             raise TypeError(f"{field.name} is {value!r}")
     return row
+
+
+def warn_of_missing(report: FitReport, *, stacklevel: int) -> None:
+    """Name the classes that the collection shows little or no evidence of, as a warning."""
+    if lost := report.without_evidence:
+        warnings.warn(
+            f"{len(lost)} of {len(report.classes)} classes have little or no evidence in these images, see "
+            f"the report: {', '.join(lost)}.",
+            EvidenceWarning,
+            stacklevel=stacklevel,
+        )

@@ -19,7 +19,7 @@ from piaa.encoders.tiled import TiledEncoder
 from piaa.errors import InputError
 from piaa.feature_store import FeatureStore
 from piaa.finishing import Fitted, Retained
-from piaa.fit_report import FitReport
+from piaa.fit_report import FitReport, warn_of_missing
 from piaa.fitting import Gathered
 from piaa.images import OnError, Tiles
 from piaa.labels import label_matrix
@@ -117,7 +117,7 @@ class Recognizer:
         self._gather(gathered, store, images, batch_size, on_error)
         report = self.adopt(gathered)
         self.features = store
-        report.warn_of_missing(stacklevel=3)
+        warn_of_missing(report, stacklevel=3)
         return report
 
     def adopt(self, gathered: Gathered) -> FitReport:
