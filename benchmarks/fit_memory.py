@@ -5,7 +5,7 @@
 Each size runs in a process of its own, because a peak never goes down. Batches of 8 x 196 synthetic
 unit patches (D = 512, C = 80) are drawn, added under the default config and thrown away; the
 classifier is solved at the end. "before" is taken after one small fit, so that it holds what the
-libraries keep for themselves; "banks" is the vectors of C full banks of K = 512.
+libraries keep for themselves; "banks" is the vectors of C full banks, of the default's K.
 Exits with an error if the peaks differ by more than 5 %.
 """
 
@@ -70,8 +70,9 @@ def main() -> None:
         measure(options.measure)
         return
     print(describe())
-    print(f"C = {CLASSES}, K = 512, D = {DIM}, batches of {BATCH} x {PATCHES} patches")
-    banks = CLASSES * 512 * DIM * 4 / 2**20
+    size = Config.auto().bank_size
+    print(f"C = {CLASSES}, K = {size}, D = {DIM}, batches of {BATCH} x {PATCHES} patches")
+    banks = CLASSES * size * DIM * 4 / 2**20
     print(f"{'images':>8s} {'before, MB':>11s} {'peak, MB':>9s} {'banks, MB':>10s} {'share':>7s}")
     peaks = []
     for n_images in options.images:
