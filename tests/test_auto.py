@@ -84,6 +84,23 @@ def test_never_below_text_alone_nor_the_published_presets(
         assert ours >= mean_ap(world, test, published) - 0.2, name
 
 
+@pytest.mark.parametrize("cls", [WEAK, USELESS], ids=["cls", "cls-"])
+def test_what_splits_clearly_is_heard_beside_a_text_and_a_global_vector_that_tell_nothing(
+    cls: tuple[float, float],
+) -> None:
+    """T and g split no class of this world; the learnt classifier tells two of the five all but perfectly."""
+    world = varied_world(
+        302, FIT + 200, n_classes=5, text=0.3, labels=(2, 4), cls=cls[0], cls_noise=cls[1]
+    )
+    fitted, test = fit(world, slice(FIT)), slice(FIT, None)
+    seen = features(world, test)
+    evidence = fitted.scorer.evidence(seen)
+    by_text = text_branch(seen.patches, world.text, fitted.scorer.scales.text)
+    assert mean_ap(world, test, evidence) > mean_ap(world, test, by_text) + 4
+    for column in (0, 3):
+        assert mean_ap(world, test, evidence, slice(column, column + 1)) > 90
+
+
 def test_five_hundred_classes() -> None:
     world = varied_world(6, 600, n_classes=500, n_patches=25, text=0.45)
     fitted, test = fit(world, slice(400)), slice(400, None)

@@ -10,11 +10,12 @@ from typing import Any
 from piaa.classes import ClassList
 from piaa.errors import InputError
 from piaa.finishing import Fitted
+from piaa.weighting import FOR_LEARNED
 
 # A class whose learnt branch has less than this share of its full weight stays with the text.
 LEAST_EVIDENCE = 0.1
-# Below it, what the text finds on patches is more likely a look-alike for the global vector.
-LEAST_PRESENCE = 0.5
+# Below it, a look-alike may be what was found, and what was learnt does not count in full.
+LEAST_PRESENCE = FOR_LEARNED[1]
 
 
 class EvidenceWarning(UserWarning):

@@ -39,6 +39,7 @@ PRIOR_GAIN = 2.0  # nats over all images; with few images no ratio is believed
 NULL_GAIN = 1.2  # what two components gain on pure noise, in nats over all images
 DOUBT = 20.0  # exponent on the ratio of gaps, which is near 1: 0.95 leaves 36 %, 0.9 leaves 12 %
 LEAD = 1.0  # a gap below this many standard deviations finds nothing
+ENOUGH = 16.0  # images that a class is found in, at which what was learnt from them counts half
 TAIL = 0.02  # share of images that form a class's upper tail
 TAIL_DOUBT = 12.0  # exponent on the ratio of tails, X to T, where X's is the shorter
 CLEAR = (0.6, 1.0)  # gain of X in nats an image from which, and to which, a class splits clearly,
@@ -53,6 +54,7 @@ FIRST = (0.5, 0.8)  # share of T's highest images in which g finds no other clas
 GHOST = (0.6, 0.9)  # correlation of X with a class that agrees better with its text: no clear split
 SAME = (0.74, 0.84)  # the same, at which whatever X finds is that class
 BORNE_OUT = (0.62, 0.72)  # correlation of X with g, which it has not learnt from, that settles it
+SEES = (0.2, 0.4)  # correlation of X with g for the upper quarter of classes, at which g is asked at all
 SEEN = (0.45, 0.6)  # the same, relative to other classes, below which X has learnt something else
 FOR_LEARNED = (0.5, 0.8)  # presence that G needs, and h, which knows nothing but what it was taught
 FOR_OWN_CUT = (0.0, 0.45)  # presence that a threshold needs to lie below that of all classes
@@ -119,8 +121,9 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
     presence = known * agreed + (1 - known) * ramp(confidence, (0.5, 0.9))
     presence = torch.maximum(presence, clear) * (1 - ramp(twin, SAME))
     # X may be a split that g sees nothing of: wheels that are no motorbike's, under the name of bicycle.
-    # Beside a weak text, g knows the names no better.
-    unseen = known * (1 - outdone["T"]) * (1 - ramp(_relative(by_cls), SEEN))
+    # Beside a weak text, g knows the names no better; and if it sees nothing of any class, it cannot tell.
+    sees = ramp(by_cls.quantile(0.75), SEES)
+    unseen = known * sees * (1 - outdone["T"]) * (1 - ramp(_relative(by_cls), SEEN))
     presence = presence * (1 - unseen)
 
     trust = min(1.0, mean_gap(crossfit) / max(mean_gap(text), 1e-6)) ** DOUBT
@@ -129,7 +132,8 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
     learned = LEARNED_SHARE * clear.clamp_min(trust) * evidence * better
     weights = {"T": 1 - share_of_cls - learned, "g": torch.full((n_classes,), share_of_cls)}
     for name, weight in weights.items():
-        given = outdone[name] * clear * evidence * better * weight
+        own = torch.maximum(outdone[name], ramp(_ratio(gains["X"], gains[name], n), OUTDONE))
+        given = own * clear * evidence * better * weight
         weights[name] = weight - given
         learned = learned + given
 
@@ -238,7 +242,7 @@ def _found(scores: Tensor) -> Tensor:
     order, gap, place = _gaps(scores)
     above = (torch.arange(n_classes) <= place[:, None]) & (gap > LEAD)[:, None]
     found = torch.bincount(order[above], minlength=n_classes).float()
-    enough = max(4.0, 0.1 * n / n_classes)
+    enough = max(ENOUGH, 0.1 * n / n_classes)
     return found.square() / (found.square() + enough**2)
 
 
