@@ -67,6 +67,7 @@ class Keys:
         dim = text.shape[1]
         sums = (dim + 16) * 2.1 * self._longest
         self._slack = (sums + 4 * math.sqrt(dim) * (text_scale or 1.0)) * 2.0**-24
+        self._scores = self._logit_prototypes.new_empty(0, len(text))
 
     def rows_at_once(self, most: int) -> int:
         """Up to `most` rows whose cosines with all classes fit a bounded memory."""
@@ -116,12 +117,20 @@ class Keys:
     def _promising(self, rows: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
         """Places (P,) of rows that may have the logit which their best class needs at `least` (C,).
 
-        Also their logits (P, C). These are centered, so that the best of a row is 0 or more.
+        Also their logits (P, C), until the next call; centered, so that the best of a row is 0 or more.
         """
         least = least.clamp(0.0, self._longest)
-        scores = torch.addmm(-least, rows, self._logit_prototypes)
+        scores = torch.addmm(-least, rows, self._logit_prototypes, out=self._room(len(rows)))
         place = (scores.amax(dim=1) >= -2 * self._slack).nonzero().squeeze(1)
         return place, at(scores, place).add_(least)
+
+    # Inference mode may end between two calls, and a tensor born in it could not be written to after.
+    @torch.inference_mode(False)
+    def _room(self, n_rows: int) -> Tensor:
+        """(n_rows, C) to write to: fresh memory at every batch would cost a tenth of the product."""
+        if len(self._scores) < n_rows:
+            self._scores = self._scores.new_empty(n_rows, self._scores.shape[1])
+        return self._scores[:n_rows]
 
     def _leading(self, rows: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rows whose lead may be within the bar of their class: places, exact classes and keys."""
