@@ -1,11 +1,14 @@
 """The default against its text-only branches and the published presets, on synthetic worlds.
 
     python benchmarks/synthetic.py [--seeds N] [--first SEED] [--classes 5 20 80] [--text 0.75 0.45 0.3]
+    python benchmarks/synthetic.py --absent
 
 Worlds are those of tests/worlds.py: 300 images to learn from and 200 to test on, with a strong, a weak and
 a useless global vector each. A row is of one kind: mAP of the default, of the better text-only branch and of
 the best preset in each world, all of them means; then how many worlds end more than 0.15 below that branch
 and below that preset, and by how much the worst does. Which preset is the best one is seen in hindsight.
+With --absent half of the classes are in none of 600 images to learn from: their mAP on 400 others before and
+after, and how many the report names.
 """
 
 from __future__ import annotations
@@ -21,9 +24,12 @@ import torch
 from torch import Tensor
 
 from piaa import paa, pvcl
+from piaa.classes import ClassList
 from piaa.config import Config
 from piaa.encoders.base import ImageFeatures
 from piaa.evaluation.metrics import mean_average_precision
+from piaa.finishing import Fitted
+from piaa.fit_report import FitReport
 from piaa.fitting import Gathered
 from piaa.scoring import cls_branch, text_branch
 
@@ -44,17 +50,22 @@ def features(world: World, images: slice) -> ImageFeatures:
     return ImageFeatures(world.cls[images], patches, (1, patches.shape[1]))
 
 
+def percent(scores: Tensor, labels: Tensor) -> float:
+    """mAP over the classes that the images hold."""
+    seen = labels.any(0)
+    return 100 * mean_average_precision(scores[:, seen], labels[:, seen].numpy())
+
+
+def fit(world: World, n_fit: int) -> Fitted:
+    gathered = Gathered(world.text, Config.auto())
+    gathered.add(features(world, slice(n_fit)))
+    return gathered.finish()
+
+
 def measure(world: World) -> tuple[float, float, float]:
     """mAP in per cent of the default, of the better text-only branch, and of the best preset."""
     seen, labels = features(world, slice(FIT, None)), world.labels[FIT:]
-    tested = labels.any(0)
-
-    def percent(scores: Tensor) -> float:
-        return 100 * mean_average_precision(scores[:, tested], labels[:, tested].numpy())
-
-    gathered = Gathered(world.text, Config.auto())
-    gathered.add(features(world, slice(FIT)))
-    scorer = gathered.finish().scorer
+    scorer = fit(world, FIT).scorer
     branches = (
         text_branch(seen.patches, world.text, scorer.scales.text),
         cls_branch(seen.cls, world.text, scorer.scales.cls),
@@ -63,8 +74,29 @@ def measure(world: World) -> tuple[float, float, float]:
     for config in map(Config.reference, PRESETS):
         learned = pvcl.learn([world.patches[:FIT]], world.text, config)
         scores = paa.aggregate(seen.patches, seen.cls, world.text, learned, config).fused
-        published.append(percent(scores))
-    return percent(scorer.evidence(seen)), max(map(percent, branches)), max(published)
+        published.append(percent(scores, labels))
+    by_text = max(percent(branch, labels) for branch in branches)
+    return percent(scorer.evidence(seen), labels), by_text, max(published)
+
+
+def measure_absent(world: World, n_fit: int, n_present: int) -> tuple[float, float, int, int]:
+    """Of classes from `n_present` on: mAP by text and learnt; how many of them, and of others, are named."""
+    fitted = fit(world, n_fit)
+    seen, labels, scales = (
+        features(world, slice(n_fit, None)),
+        world.labels[n_fit:],
+        fitted.scorer.scales,
+    )
+    by_text = text_branch(seen.patches, world.text, scales.text)
+    by_text += cls_branch(seen.cls, world.text, scales.cls)
+    names = tuple(f"class {index}" for index in range(len(world.text)))
+    report = FitReport.of(fitted, ClassList(names, tuple((name,) for name in names)))
+    named = [bool(row.warning) for row in report.classes]
+    before, after = (
+        percent(scores[:, n_present:], labels[:, n_present:])
+        for scores in (by_text, fitted.scorer.evidence(seen))
+    )
+    return before, after, sum(named[n_present:]), sum(named[:n_present])
 
 
 def kinds(classes: list[int], texts: list[float]) -> Iterator[tuple[int, float, tuple[int, int]]]:
@@ -84,8 +116,12 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--classes", type=int, nargs="+", default=[5, 20, 80])
     parser.add_argument("--text", type=float, nargs="+", default=[0.75, 0.45, 0.3])
+    parser.add_argument("--absent", action="store_true", help="of 20 classes, 10 not to learn from")
     options = parser.parse_args()
     print(describe())
+    if options.absent:
+        print_absent(range(options.first, options.first + options.seeds))
+        return
     print(
         "\nclasses  text labels worlds   auto   text preset   below text, worst   below preset, worst"
     )
@@ -107,6 +143,14 @@ def main() -> None:
         name = f"{n_classes:7} {text:5} {f'{labels[0]}-{labels[1]}':>6}"
         print(table_row(name, rows), flush=True)
     print(table_row(f"{'all':20}", every))
+
+
+def print_absent(seeds: range) -> None:
+    print("\ntext seed   zero-shot  learnt   absent named  present named")
+    for text, seed in product((0.75, 0.5, 0.4), seeds):
+        world = varied_world(seed, 1000, text=text, absent=10, n_without=600)
+        before, after, absent, present = measure_absent(world, 600, 10)
+        print(f"{text:4} {seed:4} {before:11.1f} {after:7.1f} {absent:14} {present:14}", flush=True)
 
 
 def table_row(name: str, rows: list[tuple[float, float, float]]) -> str:
