@@ -35,13 +35,19 @@ def base64_of(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
+def assert_same_tags(found: list[tuple[str, float]], expected: list[tuple[str, float]]) -> None:
+    """Products of other batches may round the last bit of a score the other way."""
+    assert [name for name, _ in found] == [name for name, _ in expected]
+    assert dict(found) == pytest.approx(dict(expected), abs=1e-6)
+
+
 def test_tags_of_a_form_are_those_of_the_library(served: Served, recognizer: Recognizer) -> None:
     answer = served.post("/v1/tags", files(), threshold=0)
     assert answer.status == 200
     predicted = recognizer.predict(PHOTOS, threshold=0.0)
     for photo, image, prediction in zip(PHOTOS, answer.json()["images"], predicted, strict=True):
         assert (image["width"], image["height"]) == photo.size
-        assert [(tag["name"], tag["score"]) for tag in image["tags"]] == prediction.tags
+        assert_same_tags([(tag["name"], tag["score"]) for tag in image["tags"]], prediction.tags)
 
 
 def test_threshold_and_top_k(served: Served, recognizer: Recognizer) -> None:
@@ -77,7 +83,8 @@ def test_many_at_once_get_what_each_gets_alone(served: Served, recognizer: Recog
         return [(tag["name"], tag["score"]) for tag in answer.json()["images"][0]["tags"]]
 
     with ThreadPoolExecutor(16) as threads:
-        assert list(threads.map(tags, photos)) == alone
+        for found, expected in zip(threads.map(tags, photos), alone, strict=True):
+            assert_same_tags(found, expected)
     assert served.metric("piaa_batch_size_count") - batches < len(photos)  # some went together
 
 
