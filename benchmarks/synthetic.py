@@ -82,11 +82,8 @@ def measure(world: World) -> tuple[float, float, float]:
 def measure_absent(world: World, n_fit: int, n_present: int) -> tuple[float, float, int, int]:
     """Of classes from `n_present` on: mAP by text and learnt; how many of them, and of others, are named."""
     fitted = fit(world, n_fit)
-    seen, labels, scales = (
-        features(world, slice(n_fit, None)),
-        world.labels[n_fit:],
-        fitted.scorer.scales,
-    )
+    seen, labels = features(world, slice(n_fit, None)), world.labels[n_fit:]
+    scales = fitted.scorer.scales
     by_text = text_branch(seen.patches, world.text, scales.text)
     by_text += cls_branch(seen.cls, world.text, scales.cls)
     names = tuple(f"class {index}" for index in range(len(world.text)))

@@ -1,0 +1,44 @@
+"""Which classes of a fit are named, and with what words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from piaa.fit_report import ClassReport, FitReport
+
+SURE = ClassReport(
+    name="cat",
+    bank=200,
+    images=30,
+    kept=100,
+    moved=3,
+    text_fallback=False,
+    evidence=0.9,
+    presence=1.0,
+    learned_weight=0.6,
+    prevalence=0.1,
+    threshold=-0.5,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "warning"),
+    [
+        ({}, ""),
+        ({"bank": 0}, "no evidence"),
+        ({"text_fallback": True}, "no evidence"),
+        ({"evidence": 0.09}, "hardly any evidence"),
+        ({"evidence": 0.1}, ""),
+        # Below 0.8 the learnt branches do not have their full weight: see piaa.weighting.
+        ({"presence": 0.79}, "doubtful evidence"),
+        ({"presence": 0.8}, ""),
+    ],
+)
+def test_what_a_class_is_named_for(changes: dict[str, float], warning: str) -> None:
+    row = replace(SURE, **changes)
+    assert row.warning.startswith(warning)
+    assert bool(row.warning) == bool(warning)
+    other = replace(SURE, name="dog")
+    assert FitReport(50, (row, other)).without_evidence == (["cat"] if warning else [])
