@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from piaa.company import Company
 from piaa.config import Config
-from piaa.encoders.base import ImageFeatures
-from piaa.pvcl import Bank, Classifier, Members, match_scale, merge, solve
+from piaa.learned import Learned, matched_scale, mixed
+from piaa.pvcl import Bank, Classifier, Members, merge, solve
 from piaa.pvcl import Report as BankReport
-from piaa.sample import Sample, halves
-from piaa.scoring import Scales, Scorer, cls_branch, learned_branch, text_branch
+from piaa.remembered import Remembered
+from piaa.sample import Sample
+from piaa.scoring import Scales, Scorer, cls_branch, text_branch
 from piaa.thresholds import estimate_thresholds
 from piaa.weighting import (
     BranchWeights,
@@ -30,7 +30,6 @@ from piaa.whole import learn_whole, taught
 
 # Enough rows to match a scale to three digits.
 _SCALE_ROWS = 20_000
-_IMAGES_AT_ONCE = 32
 # Of the regrouping that `Config.purify = "auto"` may mix in: the published code's for COCO. The softmax is
 # then nearly flat, and no class loses its whole bank.
 _PURIFY_SCALE = 0.01
@@ -70,17 +69,6 @@ class Fitted:
     n_images: int
 
 
-@dataclass(frozen=True)
-class Learned:
-    """A classifier of patches with its softmax scale."""
-
-    classifier: Classifier
-    scale: float
-
-    def __call__(self, patches: Tensor) -> Tensor:
-        return learned_branch(patches, self.classifier, self.scale)
-
-
 class Finisher:
     """Everything below depends on banks and sample alone, not on the order that images came in.
 
@@ -93,22 +81,22 @@ class Finisher:
     def __init__(
         self, text: Tensor, config: Config, banks: tuple[Bank, Bank], sample: Sample
     ) -> None:
-        self.text, self.config, self.banks, self.sample = text, config, banks, sample
+        self.text, self.config, self.banks = text, config, banks
         self.whole = merge(*banks)
-        self.order = sample.order()
-        self.cls = sample.cls[self.order].to(text.device)
-        self.in_second = halves(sample.ids[self.order])
+        self.seen = Remembered(sample, text.device)
 
     def finish(self) -> Fitted:
-        text_scale = self._match(self._scale_rows() @ self.text.T)
+        text_scale = matched_scale(self._scale_rows() @ self.text.T, self.config.matched_entropy)
         text = self._over_sample(lambda patches: text_branch(patches, self.text, text_scale))
         learned, bank_report, crossfit, strength = self._learn(text)
         scales = Scales(
             text=text_scale,
             learned=learned.scale,
-            cls=self._match(self.cls @ self.text.T, _WHOLE_IMAGE),
+            cls=matched_scale(
+                self.seen.cls @ self.text.T, _WHOLE_IMAGE * self.config.matched_entropy
+            ),
         )
-        cls = cls_branch(self.cls, self.text, scales.cls).cpu()
+        cls = cls_branch(self.seen.cls, self.text, scales.cls).cpu()
         size = self.config.effective_bank_size(
             n_patches=self.whole.n_patches, n_classes=len(self.text)
         )
@@ -131,9 +119,9 @@ class Finisher:
                 scorer = self._learn_whole(scorer, weights.fuse(text, crossfit, cls, None))
         held = None if crossfit is None else held_at_all(scorer.weights)
         if scorer.published_form:
-            evidence = torch.cat([scorer.evidence(some).cpu() for some in self.remembered()])
+            evidence = torch.cat([scorer.evidence(some).cpu() for some in self.seen.features()])
         else:
-            by_whole = None if scorer.whole is None else scorer.whole.scores(self.cls).cpu()
+            by_whole = None if scorer.whole is None else scorer.whole.scores(self.seen.cls).cpu()
             by_learned = self._over_sample(learned)
             evidence = scorer.weights.fuse(text, by_learned, cls, by_whole)
             if strength is not None:
@@ -147,15 +135,6 @@ class Finisher:
         scorer = replace(scorer, thresholds=cuts.thresholds, slope=cuts.slope)
         retained = Retained(members.label.cpu(), members.image.cpu(), members.cell.cpu())
         return Fitted(scorer, bank_report, retained, cuts.prevalence, self.whole.n_images)
-
-    def remembered(self) -> Iterator[ImageFeatures]:
-        """The images of the sample by id, some at a time; as one row of patches, whatever their grid."""
-        grid = (1, self.sample.patches.shape[1])
-        for some in torch.split(self.order, _IMAGES_AT_ONCE):
-            # As they are kept, patches have lost their length.
-            patches = F.normalize(self.sample.patches[some].float(), dim=-1)
-            cls = self.sample.cls[some].to(self.text.device)
-            yield ImageFeatures(cls, patches.to(self.text.device), grid)
 
     def _learn(
         self, text: Tensor
@@ -178,14 +157,14 @@ class Finisher:
         if share == 0:
             return plain, report, crossfit, strength
         purified, report = self._solve(self.whole, regroup)
-        mixed = self._with_scale(_mix(plain, purified, share))
-        return mixed, report, (1 - share) * crossfit + share * by_purified, strength
+        both = self._with_scale(mixed(plain, purified, share))
+        return both, report, (1 - share) * crossfit + share * by_purified, strength
 
     def _learn_whole(self, scorer: Scorer, teacher: Tensor) -> Scorer:
         """Add the classifier of the global vector, taught by evidence (n, C) of the other branches."""
-        cls, holds = self.cls.cpu(), taught(teacher)
+        cls, holds = self.seen.cls.cpu(), taught(teacher)
         crossfit = torch.empty_like(teacher)
-        for half in (self.in_second, ~self.in_second):
+        for half in (self.seen.in_second, ~self.seen.in_second):
             if half.sum() < 2:
                 return scorer
             classifier = learn_whole(cls[half], holds[half], teacher[half])
@@ -200,8 +179,8 @@ class Finisher:
 
     def _crossfit(self, config: Config) -> Tensor:
         by_first, by_second = (self._solve(bank, config)[0] for bank in self.banks)
-        scores = torch.empty(len(self.order), len(self.text))
-        for half, learned in ((self.in_second, by_first), (~self.in_second, by_second)):
+        scores = torch.empty(len(self.seen.cls), len(self.text))
+        for half, learned in ((self.seen.in_second, by_first), (~self.seen.in_second, by_second)):
             found = self._over_sample(learned, half)
             # The level of a class differs between two classifiers: left in, it would look like a split.
             scores[half] = found - found.mean(0)
@@ -211,32 +190,17 @@ class Finisher:
         self, branch: Callable[[Tensor], Tensor], chosen: Tensor | None = None
     ) -> Tensor:
         """A branch's scores of the sample, or of those chosen (n,) bool, by id, (n, C) on the CPU."""
-        places = self.order if chosen is None else self.order[chosen]
-        parts = [torch.empty(0, len(self.text))]
-        for some in torch.split(places, _IMAGES_AT_ONCE):
-            if len(some):
-                patches = F.normalize(self.sample.patches[some].float(), dim=-1)
-                parts.append(branch(patches.to(self.text.device)).cpu())
-        return torch.cat(parts)
+        return self.seen.scores(branch, len(self.text), chosen)
 
     def _solve(self, bank: Bank, config: Config) -> tuple[Learned, BankReport]:
         classifier, report = solve(bank, config)
         return self._with_scale(classifier), report
 
     def _with_scale(self, classifier: Classifier) -> Learned:
-        return Learned(classifier, self._match(classifier.scores(self._scale_rows())))
-
-    def _match(self, logits: Tensor, share: float = 1.0) -> float:
-        if logits.shape[1] == 1:
-            spread = float(logits.std(unbiased=False))
-            return 1 / spread if spread > 1e-6 else 1.0  # of a single image there is none
-        return match_scale(logits, entropy=share * self.config.matched_entropy)
+        return Learned.matched(classifier, self._scale_rows(), self.config.matched_entropy)
 
     def _scale_rows(self) -> Tensor:
-        n, m, _ = self.sample.patches.shape
-        picked = torch.arange(0, n * m, max(1, n * m // _SCALE_ROWS))
-        rows = self.sample.patches[self.order[picked // m], picked % m].float()
-        return F.normalize(rows, dim=-1).to(self.text.device)
+        return self.seen.rows(_SCALE_ROWS)
 
 
 def _without(weights: BranchWeights, fell_back: Tensor) -> BranchWeights:
@@ -246,15 +210,6 @@ def _without(weights: BranchWeights, fell_back: Tensor) -> BranchWeights:
         text=weights.text + torch.where(fell_back, weights.learned, 0),
         learned=weights.learned.masked_fill(fell_back, 0),
         evidence=weights.evidence.masked_fill(fell_back, 0),
-    )
-
-
-def _mix(plain: Learned, purified: Learned, share: float) -> Classifier:
-    """Both at their matched scale, so that neither outvotes the other by its length."""
-    one, two = (1 - share) * plain.scale, share * purified.scale
-    return Classifier(
-        one * plain.classifier.weight + two * purified.classifier.weight,
-        one * plain.classifier.bias + two * purified.classifier.bias,
     )
 
 

@@ -18,6 +18,7 @@ from piaa.encoders.base import ImageFeatures
 from piaa.errors import InputError
 from piaa.finishing import Finisher, Fitted
 from piaa.pvcl import Bank, new_bank
+from piaa.remembered import Remembered
 from piaa.sample import Sample, halves, image_ids
 
 
@@ -98,14 +99,11 @@ class Gathered:
         """Classifier, branch weights and thresholds of everything gathered."""
         if self.n_images == 0:
             raise InputError("There is no image to learn from.")
-        return self._finisher().finish()
+        return Finisher(self.text, self.config, self.banks, self.sample).finish()
 
     def remembered(self) -> Iterator[ImageFeatures]:
         """The images of the sample by id, some at a time; as one row of patches, whatever their grid."""
-        return self._finisher().remembered()
-
-    def _finisher(self) -> Finisher:
-        return Finisher(self.text, self.config, self.banks, self.sample)
+        return Remembered(self.sample, self.text.device).features()
 
 
 def _rounds(ids: Tensor) -> list[Tensor]:
