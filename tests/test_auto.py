@@ -88,7 +88,7 @@ def test_never_below_text_alone_nor_the_published_presets(
 def test_what_splits_clearly_is_heard_beside_a_text_and_a_global_vector_that_tell_nothing(
     cls: tuple[float, float],
 ) -> None:
-    """T and g split no class of this world; the learnt classifier tells two of the five all but perfectly."""
+    """T and g split no class of this world, and all five texts are at chance or next to it."""
     world = varied_world(
         302, FIT + 200, n_classes=5, text=0.3, labels=(2, 4), cls=cls[0], cls_noise=cls[1]
     )
@@ -96,9 +96,9 @@ def test_what_splits_clearly_is_heard_beside_a_text_and_a_global_vector_that_tel
     seen = features(world, test)
     evidence = fitted.scorer.evidence(seen)
     by_text = text_branch(seen.patches, world.text, fitted.scorer.scales.text)
-    assert mean_ap(world, test, evidence) > mean_ap(world, test, by_text) + 4
-    for column in (0, 3):
-        assert mean_ap(world, test, evidence, slice(column, column + 1)) > 90
+    assert mean_ap(world, test, evidence) > mean_ap(world, test, by_text) + 15
+    for column in (3, 4):
+        assert mean_ap(world, test, evidence, slice(column, column + 1)) > 99
 
 
 def test_five_hundred_classes() -> None:

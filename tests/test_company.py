@@ -16,6 +16,12 @@ from test_auto import FIT, features, fit, mean_ap
 from worlds import varied_world
 
 
+@pytest.fixture
+def no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if patches formed none, as those of photographs: groups alone would tell these worlds' classes."""
+    monkeypatch.setattr("piaa.finishing.learn_groups", lambda *_: None)
+
+
 def test_solitude_is_a_count_of_other_classes() -> None:
     found = (torch.rand(200, 4, generator=torch.Generator().manual_seed(1)) < 0.4).float()
     found[found[:, 0] > 0, 1:3] = 0  # class 0 comes with class 3 or alone
@@ -169,6 +175,7 @@ class TestElimination:
         assert told.any()
         assert torch.equal(scorer.company.elimination == 0, told)
 
+    @pytest.mark.usefixtures("no_groups")
     @pytest.mark.parametrize(("seed", "n_classes", "labels"), [(2, 5, (2, 4)), (4, 8, (2, 4))])
     def test_it_finds_what_the_text_does_not(
         self, seed: int, n_classes: int, labels: tuple[int, int]
@@ -182,6 +189,7 @@ class TestElimination:
         assert mean_ap(world, test, scorer.evidence(seen)) > without + 1
 
 
+@pytest.mark.usefixtures("no_groups")
 @pytest.mark.parametrize("seed", [805, 1105, 1305, 1405])
 def test_one_thing_an_image_tells_classes_that_no_text_knows(seed: int) -> None:
     """Five classes, one an image, of which one or two have a text at chance: the rest gives them away."""

@@ -173,7 +173,7 @@ class TestReport:
         assert report.without_evidence == ["unicorn"]
         assert str(report).splitlines()[-1].endswith("no evidence: stays with its text")
         assert (report.classes[4].bank, report.classes[4].text_fallback) == (0, True)
-        assert recognizer.scorer.weights.learned[4] == 0
+        assert recognizer.scorer.weights.learned[4] < 0.01
 
     def test_absent_classes_have_less_evidence(self) -> None:
         world = patch_world(3, 400, 9, 32, 8)

@@ -68,6 +68,19 @@ def patch_world(
     )
 
 
+def class_places(
+    rng: np.random.RandomState, n_classes: int, dim: int, text: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What a varied world draws first: text prototypes (C, D), modality gap (D,), class centers (C, D)."""
+    prototypes = rng.standard_normal((n_classes, dim)).astype(np.float32)
+    prototypes /= np.linalg.norm(prototypes, axis=1, keepdims=True)
+    gap = rng.standard_normal(dim).astype(np.float32)
+    gap /= np.linalg.norm(gap)
+    offset = (0.45**2 + 0.75**2 - text**2) ** 0.5
+    spread = rng.standard_normal((n_classes, dim)).astype(np.float32) / dim**0.5
+    return prototypes, gap, text * prototypes + offset * spread
+
+
 def varied_world(
     seed: int,
     n_images: int,
@@ -81,6 +94,7 @@ def varied_world(
     labels: tuple[int, int] = (1, 3),
     absent: int = 0,
     n_without: int = 0,
+    patch_noise: float = 0.55,
 ) -> World:
     """The same kind of world, drawn faster, with every strength a parameter.
 
@@ -89,18 +103,14 @@ def varied_world(
         cls, cls_noise: strength of the labels and of the noise in the global vector.
         labels: fewest and most labels an image.
         absent: the last so many classes are in none of the first `n_without` images.
+        patch_noise: of single patches; two classes are about 1.2 apart.
     """
     rng = np.random.RandomState(seed)
 
     def normal(*shape: int) -> np.ndarray:
         return rng.standard_normal(shape).astype(np.float32)
 
-    prototypes = normal(n_classes, dim)
-    prototypes /= np.linalg.norm(prototypes, axis=1, keepdims=True)
-    gap = normal(dim)
-    gap /= np.linalg.norm(gap)
-    offset = (0.45**2 + 0.75**2 - text**2) ** 0.5
-    centers = text * prototypes + offset * normal(n_classes, dim) / dim**0.5
+    prototypes, gap, centers = class_places(rng, n_classes, dim, text)
     background = normal(4, dim) / dim**0.5
     truth = np.zeros((n_images, n_classes), np.int64)
     patches = np.zeros((n_images, n_patches, dim), np.float32)
@@ -115,7 +125,7 @@ def varied_world(
             centers[present[kind % k]],
             0.5 * background[rng.randint(4, size=n_patches)],
         )
-        patches[i] = base + 0.9 * gap + 0.55 * normal(n_patches, dim) / dim**0.5
+        patches[i] = base + 0.9 * gap + patch_noise * normal(n_patches, dim) / dim**0.5
     share = truth @ centers / np.maximum(truth.sum(1, keepdims=True), 1)
     whole = cls * share + 0.9 * gap + cls_noise * normal(n_images, dim) / dim**0.5
     return World(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from piaa.company import Company
 from piaa.config import Config
+from piaa.grouped import learn_groups
 from piaa.learned import Learned, matched_scale, mixed
 from piaa.pvcl import Bank, Classifier, Members, merge, solve
 from piaa.pvcl import Report as BankReport
@@ -24,6 +25,7 @@ from piaa.weighting import (
     held_at_all,
     purified_share,
     weigh,
+    with_groups,
     with_whole,
 )
 from piaa.whole import learn_whole, taught
@@ -89,6 +91,16 @@ class Finisher:
         text_scale = matched_scale(self._scale_rows() @ self.text.T, self.config.matched_entropy)
         text = self._over_sample(lambda patches: text_branch(patches, self.text, text_scale))
         learned, bank_report, crossfit, strength = self._learn(text)
+        grouped = None
+        if crossfit is not None and self.config.purify == "auto":
+            grouped = learn_groups(self.seen, self.text, self.config)
+            if grouped is not None:
+                share = grouped.share
+                crossfit = (1 - share) * crossfit + share * grouped.crossfit
+                share = share.to(self.text.device)
+                learned = self._with_scale(mixed(learned, grouped.learned, share))
+                without = bank_report.text_fallback & (share < 0.5)
+                bank_report = replace(bank_report, text_fallback=without)
         scales = Scales(
             text=text_scale,
             learned=learned.scale,
@@ -114,6 +126,8 @@ class Finisher:
             confidence = _confidence(members, self.text, scales.text).cpu()
             weights = weigh(text, crossfit, cls, confidence)
             weights = _without(weights, bank_report.text_fallback.cpu())
+            if grouped is not None:
+                weights = with_groups(weights, grouped.sure, text, crossfit)
             scorer = replace(scorer, weights=weights)
             if not scorer.published_form:
                 scorer = self._learn_whole(scorer, weights.fuse(text, crossfit, cls, None))

@@ -48,6 +48,7 @@ MOST_CLEAR = (0.5, 0.65)  # share of such classes that vouches for the rest
 OWN = (0.3, 0.5)  # correlation of X with its own text, below which it has learnt something else
 BEHIND = (0.8, 1.0)  # ratio of gains, X to T, below which the text alone tells a class better
 OUTDONE = (2.0, 3.0)  # ratio of gains, X to T or g, of most classes or a clear one: that gives way
+OUTDONE_BY_GROUPS = (1.0, 2.0)  # the same, for G of named groups of patches
 KNOWN = (0.02, 0.04)  # nats an image by which T must split a class to know it by itself
 PRESENT = (1.15, 1.6)  # agreement of T and g on a class, 2 at most, between absent and present
 FIRST = (0.5, 0.8)  # share of T's highest images in which g finds no other class likelier
@@ -154,6 +155,24 @@ def with_whole(weights: BranchWeights, others: Tensor, crossfit: Tensor) -> Bran
         learned=rest * weights.learned,
         cls=rest * weights.cls,
         whole=share,
+    )
+
+
+def with_groups(
+    weights: BranchWeights, sure: Tensor, text: Tensor, crossfit: Tensor
+) -> BranchWeights:
+    """Leave classes to G that were learnt from a group of patches with their name, sure (C,) in [0, 1].
+
+    That is as far as X splits images better than T, both (n, C): a text that is good by itself is heard on.
+    """
+    given = sure * ramp(_ratio(gain(crossfit), gain(text), len(text)), OUTDONE_BY_GROUPS)
+    kept = 1 - given
+    return replace(
+        weights,
+        text=kept * weights.text,
+        learned=weights.learned + given * (1 - weights.learned),
+        cls=kept * weights.cls,
+        presence=torch.maximum(weights.presence, sure),
     )
 
 

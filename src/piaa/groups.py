@@ -1,0 +1,198 @@
+"""Groups of patches by looks alone, and which of them has which class's name.
+
+Banks hold the patches that a class's text is nearest to. Where the text is weak they are filled with the
+patches of several things, and no cleaning of one bank can tell which of them was meant. Patches may have an
+order of their own, though: things that look alike. Here groups are found first, without any text, and then
+all names are given to them at once, so that a name whose text points nowhere gets what the others leave over.
+
+Whether there are such groups at all, or only a cloud that can be cut up anyhow, is seen by looking twice: two
+halves of a collection that has groups show the same ones (`stability`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+_BESIDE_CLASSES = 8  # groups that are no class's: grass, walls, sky
+_SEEDS_A_GROUP = 4
+_LEAST_ROWS_A_SEED = 10
+_ROUNDS = 12
+_UNNAMED = math.exp(
+    -6.0
+)  # odds that a class has no group, against one that its text says nothing of
+_LEAST_RARITY = 1e-3  # share of images without a group, below which it makes no difference
+_SETTLING = 200
+_MOST_ODDS = 50.0  # nats
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A partition of vectors into G groups.
+
+    Attributes:
+        means: (G, D) float32.
+        label: (N,) int64, the group of each vector.
+    """
+
+    means: Tensor
+    label: Tensor
+
+    def nearest(self, rows: Tensor) -> Tensor:
+        """The group (N,) int64 whose mean each of other rows (N, D) is nearest to."""
+        return _nearest(rows, self.means)
+
+
+def find_groups(rows: Tensor, n_classes: int) -> Groups:
+    """Groups of (N, D) float32 rows, as many as describe them best, of somewhat more than `n_classes`.
+
+    Several times as many seeds (k-means++) are joined two at a time, those first that lose least (Ward),
+    and the best number of groups is that of the lowest Bayesian information criterion, taking
+    groups for round and equally wide. With no more seeds than groups, one would miss some for good.
+    """
+    expected = n_classes + _BESIDE_CLASSES
+    seen = _principal(rows, expected)
+    n_seeds = max(1, min(_SEEDS_A_GROUP * expected, len(rows) // _LEAST_ROWS_A_SEED))
+    seeds, label = _settle(seen, _spread_seeds(seen, n_seeds), _ROUNDS)
+    label = _join(seen, seeds, label)[label]
+    count = int(label.max()) + 1
+    _, label = _settle(seen, _means(seen, label, count), _ROUNDS // 3)
+    return Groups(_means(rows, label, count), label)
+
+
+def stability(one: Tensor, two: Tensor) -> float:
+    """Adjusted Rand index of two partitions (N,) int64 of the same vectors, at most 1.
+
+    1: the same partition, whatever its groups are called; 0: as alike as by chance.
+    """
+    n = len(one)
+    table = torch.zeros(int(one.max()) + 1, int(two.max()) + 1, dtype=torch.float64)
+    table.index_put_((one.cpu(), two.cpu()), torch.ones(n, dtype=torch.float64), accumulate=True)
+    together, by_one, by_two = (
+        float((counts * (counts - 1)).sum()) for counts in (table, table.sum(1), table.sum(0))
+    )
+    by_chance = by_one * by_two / max(n * (n - 1), 1)
+    most = (by_one + by_two) / 2
+    return (together - by_chance) / (most - by_chance) if most > by_chance else 1.0
+
+
+def name_groups(means: Tensor, share: Tensor, text: Tensor) -> Tensor:
+    """How likely each group has each class's name, (G, C) float32; rows and columns sum to at most 1.
+
+    A text is nearer to its own group than to others: by `near` on average, with the spread that all other
+    pairs show. That gives every pair its odds. A group that is in nearly all images is background rather than
+    a class. What pairs say is then balanced: no two names are of one group, nor two groups of one name.
+
+    Args:
+        means: (G, D) float32, relative to the mean of all patches.
+        share: (G,) in [0, 1], of the images that hold some of the group.
+        text: (C, D) float32 unit text prototypes, two or more.
+    """
+    prototypes = F.normalize(text - text.mean(0), dim=1).double()
+    nearness = means.double() @ prototypes.T
+    rarity = 2 * (1 - share.double()).clamp_min(_LEAST_RARITY).log()[:, None]
+    near = nearness.amax(0).median()
+    named = torch.zeros_like(nearness)
+    for _ in range(5):
+        others = nearness[nearness < near / 2]
+        noise = others.square().mean() if len(others) else nearness.square().mean()
+        odds = near * (nearness - near / 2) / noise.clamp_min(1e-12) + rarity
+        named = _balance(odds.clamp(-_MOST_ODDS, _MOST_ODDS).exp())
+        near = (named * nearness).sum() / named.sum().clamp_min(1e-6)
+    return named.float()
+
+
+def _balance(odds: Tensor) -> Tensor:
+    """Probabilities (G, C) of pairs by their odds; what a row or column lacks to 1 is for no pair at all."""
+    of_group, of_class = odds.new_ones(len(odds)), odds.new_ones(odds.shape[1])
+    for _ in range(_SETTLING):
+        of_class = (_UNNAMED + odds.T @ of_group).reciprocal()
+        of_group = (1 + odds @ of_class).reciprocal()
+    return of_group[:, None] * odds * of_class
+
+
+def _principal(rows: Tensor, count: int) -> Tensor:
+    """The (N, D) rows along the `count` directions in which they are spread most, (N, count) or (N, D).
+
+    The means of as many groups lie along them, and the noise in all other directions is gone.
+    """
+    if count >= rows.shape[1]:
+        return rows
+    centered = rows - rows.mean(0)
+    directions: Tensor = torch.linalg.eigh((centered.T @ centered).double()).eigenvectors
+    return centered @ directions[:, -count:].float()
+
+
+def _spread_seeds(rows: Tensor, count: int) -> Tensor:
+    """(count, D): rows drawn far from each other (k-means++), the same ones each time."""
+    random = torch.Generator().manual_seed(0)
+    length = rows.square().sum(1)
+    distance = torch.ones_like(length)
+    seeds: list[Tensor] = []
+    for _ in range(count):
+        drawn = torch.multinomial(distance.cpu() + 1e-12, 1, generator=random)
+        seed = rows[int(drawn)]
+        far = torch.addmv(length + seed @ seed, rows, seed, alpha=-2).clamp_min_(0)
+        distance = torch.minimum(distance, far) if seeds else far
+        seeds.append(seed)
+    return torch.stack(seeds)
+
+
+def _settle(rows: Tensor, means: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
+    """Means (G, D), and the nearest one of each row, after some rounds of k-means."""
+    for _ in range(rounds):
+        label = _nearest(rows, means)
+        emptied = torch.bincount(label, minlength=len(means)) == 0
+        means = torch.where(emptied[:, None], means, _means(rows, label, len(means)))
+    return means, _nearest(rows, means)
+
+
+def _nearest(rows: Tensor, means: Tensor) -> Tensor:
+    return torch.addmm(means.square().sum(1), rows, means.T, alpha=-2).argmin(1)
+
+
+def _means(rows: Tensor, label: Tensor, count: int) -> Tensor:
+    sums = rows.new_zeros(count, rows.shape[1]).index_add_(0, label, rows)
+    return sums / torch.bincount(label, minlength=count).clamp_min(1)[:, None]
+
+
+def _join(rows: Tensor, means: Tensor, label: Tensor) -> Tensor:
+    """The group, numbered from 0, of each of S seeds, (S,) int64, which are the means of labeled rows."""
+    (n, dim), count = rows.shape, len(means)
+    size = torch.bincount(label, minlength=count).double()
+    means = _means(rows, label, count).double()
+    group = torch.arange(count, device=rows.device)
+    spread = float(rows.double().square().sum() - (size * means.square().sum(1)).sum())
+    costs = torch.cdist(means, means).square() * _joint(size[:, None], size)
+    costs.fill_diagonal_(math.inf)
+    costs[size == 0], costs[:, size == 0] = math.inf, math.inf
+    best, chosen = math.inf, group
+    for live in range(int((size > 0).sum()), 0, -1):
+        shares = size[size > 0] / n
+        surprise = dim * math.log(max(spread, 1e-9) / (n * dim)) - 2 * float(shares @ shares.log())
+        criterion = n * surprise + live * (dim + 1) * math.log(n)
+        if criterion < best:
+            best, chosen = criterion, group.clone()
+        if live == 1:
+            break
+        one, two = divmod(int(costs.argmin()), count)
+        spread += float(costs[one, two])
+        together = size[one] + size[two]
+        means[one] = (size[one] * means[one] + size[two] * means[two]) / together
+        size[one], size[two] = together, 0
+        group[group == two] = one
+        row = (means - means[one]).square().sum(1) * _joint(size, size[one])
+        row[size == 0], row[one] = math.inf, math.inf
+        costs[two], costs[:, two] = math.inf, math.inf
+        costs[one], costs[:, one] = row, row
+    held = chosen[label].bincount(minlength=count) > 0
+    return (held.cumsum(0) - 1)[chosen]
+
+
+def _joint(one: Tensor, two: Tensor) -> Tensor:
+    """Times the squared distance of two means: what joining groups of these sizes adds to the spread."""
+    return one * two / (one + two).clamp_min(1)

@@ -1,0 +1,266 @@
+"""Groups of patches and their names: against scikit-learn, all permutations, and worlds with known groups."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from piaa import paa, pvcl
+from piaa.config import Config
+from piaa.grouped import Grouped, learn_groups
+from piaa.groups import _join, find_groups, name_groups, stability
+from piaa.remembered import Remembered
+from piaa.sample import Sample, image_ids
+from piaa.scoring import cls_branch, text_branch
+from piaa.weighting import even_weights, with_groups
+from test_auto import FIT, features, fit, mean_ap
+from worlds import World, varied_world
+
+metrics = pytest.importorskip("sklearn.metrics")
+cluster = pytest.importorskip("sklearn.cluster")
+
+
+def blobs(
+    seed: int, sizes: list[int], dim: int = 24, noise: float = 0.5
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows around one center a group in random order, their groups, the centers."""
+    random = torch.Generator().manual_seed(seed)
+    centers = normalize(torch.randn(len(sizes), dim, generator=random), dim=1)
+    label = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    label = label[torch.randperm(len(label), generator=random)]
+    rows = centers[label] + noise * torch.randn(len(label), dim, generator=random) / dim**0.5
+    return rows, label, centers
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("sizes", [[200, 200, 200], [400, 30, 90, 250, 60, 800, 45, 45]])
+def test_groups_and_their_number_are_found(seed: int, sizes: list[int]) -> None:
+    rows, label, _ = blobs(seed, sizes)
+    groups = find_groups(rows, n_classes=5)
+    assert len(groups.means) == len(sizes)
+    assert metrics.adjusted_rand_score(label, groups.label) > 0.99
+    means = torch.stack([rows[groups.label == g].mean(0) for g in range(len(sizes))])
+    torch.testing.assert_close(groups.means, means, atol=1e-5, rtol=1e-5)
+    assert (groups.nearest(rows) == groups.label).float().mean() > 0.99
+
+
+def test_noise_as_wide_as_the_groups_are_apart() -> None:
+    """Single patches are farther from their own center than centers are from each other."""
+    rows, label, centers = blobs(0, [300] * 12, dim=64, noise=1.5)
+    own = torch.cdist(rows, centers).gather(1, label[:, None]).mean()
+    assert own > torch.cdist(centers, centers)[0, 1:].mean()
+    groups = find_groups(rows, n_classes=8)
+    assert metrics.adjusted_rand_score(label, groups.label) > 0.95
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_joining_is_wards(seed: int) -> None:
+    rows, _, _ = blobs(seed, [9, 14, 6, 11], dim=5, noise=0.8)
+    ours = _join(rows, rows, torch.arange(len(rows)))
+    count = int(ours.max()) + 1
+    assert sorted(set(ours.tolist())) == list(range(count))
+    theirs = cluster.AgglomerativeClustering(count, linkage="ward").fit_predict(rows.numpy())
+    assert metrics.adjusted_rand_score(theirs, ours) == 1
+
+
+def test_one_heap_is_one_group() -> None:
+    rows = torch.randn(600, 8, generator=torch.Generator().manual_seed(0))
+    assert len(find_groups(rows, n_classes=4).means) == 1
+
+
+@pytest.mark.parametrize("n", [1, 2, 9])
+def test_next_to_no_rows(n: int) -> None:
+    rows = torch.randn(n, 6, generator=torch.Generator().manual_seed(n))
+    groups = find_groups(rows, n_classes=3)
+    assert len(groups.label) == n
+    assert groups.means.isfinite().all()
+
+
+def test_equal_rows_are_one_group() -> None:
+    groups = find_groups(torch.ones(40, 6), n_classes=3)
+    assert groups.label.unique().tolist() == [0]
+    assert groups.means.isfinite().all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_stability_is_the_adjusted_rand_index(seed: int) -> None:
+    random = torch.Generator().manual_seed(seed)
+    one = torch.randint(5, (200,), generator=random)
+    two = torch.where(torch.rand(200, generator=random) < 0.2 * seed, one, one.roll(1))
+    assert stability(one, two) == pytest.approx(metrics.adjusted_rand_score(one, two), abs=1e-9)
+    renamed = torch.randperm(5, generator=random)[one]
+    assert stability(one, renamed) == pytest.approx(1)
+    assert stability(two, one) == pytest.approx(stability(one, two))
+
+
+class TestNames:
+    n_groups, n_classes, dim = 8, 5, 64
+
+    def problem(self, seed: int, strength: float = 0.5) -> tuple[Tensor, Tensor, Tensor]:
+        """Means of groups, of which the first are those of the classes in order; their shares; text."""
+        random = torch.Generator().manual_seed(seed)
+        text = normalize(torch.randn(self.n_classes, self.dim, generator=random), dim=1)
+        means = 0.6 * normalize(torch.randn(self.n_groups, self.dim, generator=random), dim=1)
+        means[: self.n_classes] += strength * text
+        share = torch.tensor([0.3] * self.n_classes + [0.99] * (self.n_groups - self.n_classes))
+        return means - means.mean(0), share, text
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_each_name_to_its_group(self, seed: int) -> None:
+        named = name_groups(*self.problem(seed))
+        assert torch.equal(named.argmax(0), torch.arange(self.n_classes))
+        assert named.amax(0).min() > 0.8
+        assert named.sum(0).max() <= 1 + 1e-5
+        assert named.sum(1).max() <= 1 + 1e-5
+        assert named.min() >= 0
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_the_order_of_groups_and_names_is_nothing(self, seed: int) -> None:
+        means, share, text = self.problem(seed, strength=0.25)
+        random = torch.Generator().manual_seed(seed + 100)
+        groups = torch.randperm(self.n_groups, generator=random)
+        names = torch.randperm(self.n_classes, generator=random)
+        expected = name_groups(means, share, text)[groups][:, names]
+        found = name_groups(means[groups], share[groups], text[names])
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_the_likeliest_names_are_those_of_all_permutations(self, seed: int) -> None:
+        means, _, text = self.problem(seed, strength=0.3)
+        means, share = means[: self.n_classes], torch.full((self.n_classes,), 0.3)
+        named = name_groups(means, share, text)
+        prototypes = normalize(text - text.mean(0), dim=1)
+        near = (means @ prototypes.T).numpy()
+        totals = {
+            order: sum(near[group, name] for name, group in enumerate(order))
+            for order in permutations(range(self.n_classes))
+        }
+        best, second = sorted(totals, key=lambda order: -totals[order])[:2]
+        if totals[best] > totals[second] + 0.1:
+            assert tuple(named.argmax(0).tolist()) == best
+
+    def test_a_name_whose_text_points_nowhere_gets_what_the_others_leave(self) -> None:
+        means, share, text = self.problem(3)
+        random = torch.Generator().manual_seed(1)
+        text[2] = normalize(torch.randn(self.dim, generator=random), dim=0)
+        named = name_groups(means, share, text)
+        assert named[:, 2].argmax() == 2
+        assert named[2, 2] > 0.5
+
+    def test_what_is_in_every_image_is_no_class(self) -> None:
+        means, share, text = self.problem(4)
+        common = share.clone()
+        common[2] = 1.0
+        assert (
+            name_groups(means, common, text)[2].sum() < 0.2 < name_groups(means, share, text)[2, 2]
+        )
+
+    def test_with_fewer_groups_than_names_some_have_none(self) -> None:
+        means, share, text = self.problem(5)
+        named = name_groups(means[:3], share[:3], text)
+        assert torch.equal(named[:, :3].argmax(0), torch.arange(3))
+        assert named[:, :3].sum(0).min() > 0.8
+        assert named[:, 3:].sum(0).max() < 0.2
+
+    def test_text_that_is_the_same_for_all(self) -> None:
+        means, share, text = self.problem(6)
+        named = name_groups(means, share, text[:1].expand(self.n_classes, -1))
+        assert named.isfinite().all()
+
+
+def learnt(world: World, n: int = FIT) -> Grouped | None:
+    sample = Sample()
+    sample.update(world.patches[:n], world.cls[:n], image_ids(world.cls[:n]))
+    return learn_groups(Remembered(sample, torch.device("cpu")), world.text, Config.auto())
+
+
+class TestLearning:
+    def test_classifier_and_crossfit_tell_the_classes(self) -> None:
+        world = varied_world(404, FIT + 200, n_classes=5, text=0.3)
+        found = learnt(world)
+        assert found is not None
+        test = slice(FIT, None)
+        assert mean_ap(world, test, found.learned(world.patches[test])) > 97
+        order = image_ids(world.cls[:FIT]).argsort()
+        seen = World(world.patches, world.cls, world.text, world.labels[order])
+        assert mean_ap(seen, slice(None), found.crossfit) > 97
+        assert found.share.shape == found.sure.shape == (5,)
+        assert (found.sure <= found.share + 1e-6).all()
+        assert found.share.max() <= 1
+
+    def test_a_cloud_has_no_groups(self) -> None:
+        """Whatever a cloud is cut into, its other half is cut otherwise."""
+        random = torch.Generator().manual_seed(2)
+        patches = normalize(torch.randn(200, 25, 32, generator=random) + 1, dim=-1)
+        text = normalize(torch.randn(8, 32, generator=random), dim=1)
+        world = World(patches, normalize(patches.mean(1), dim=1), text, torch.zeros(200, 8))
+        assert learnt(world, 200) is None
+
+    def test_few_images_and_very_many_classes_are_left_alone(self) -> None:
+        world = varied_world(1, 100, n_classes=5)
+        assert learnt(world, 100) is not None
+        assert learnt(world, 12) is None
+        text = normalize(torch.randn(251, 64, generator=torch.Generator().manual_seed(0)), dim=1)
+        assert learnt(world._replace(text=text), 100) is None
+
+    def test_switched_off_with_purification(self) -> None:
+        world = varied_world(404, FIT + 200, n_classes=5, text=0.3)
+        config = Config.from_dict(Config.auto().to_dict() | {"purify": "none"})
+        test = slice(FIT, None)
+        plain, auto = (
+            mean_ap(world, test, fit(world, slice(FIT), c).scorer.evidence(features(world, test)))
+            for c in (config, Config.auto())
+        )
+        assert auto > plain + 3
+
+
+def test_weights_of_classes_with_a_group() -> None:
+    """A class goes to G as far as its group is sure and its text tells it less; the rest stays."""
+    random = torch.Generator().manual_seed(0)
+    holds = (torch.rand(400, 3, generator=random) < 0.3).float()
+    noise = torch.randn(400, 3, generator=random)
+    clear, blurred = 6 * holds + noise, 1.5 * holds + noise
+    before = even_weights(3)
+    after = with_groups(before, torch.tensor([1.0, 0.4, 0.0]), blurred, clear)
+    torch.testing.assert_close(after.learned, torch.tensor([1.0, 0.4, 0.0]), atol=1e-3, rtol=0)
+    torch.testing.assert_close(after.presence, torch.tensor([1.0, 0.4, 0.0]))
+    total = after.text + after.learned + after.cls + after.whole
+    torch.testing.assert_close(total, torch.ones(3))
+    same = with_groups(before, torch.ones(3), clear, clear)
+    torch.testing.assert_close(same.text, before.text, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("patch_noise", [0.9, 1.3])
+@pytest.mark.parametrize(("n_classes", "text"), [(8, 0.3), (20, 0.45)])
+def test_noisier_patches_stay_above_text_and_presets(
+    patch_noise: float, n_classes: int, text: float
+) -> None:
+    world = varied_world(21, FIT + 200, n_classes=n_classes, text=text, patch_noise=patch_noise)
+    test = slice(FIT, None)
+    seen, scorer = features(world, test), fit(world, slice(FIT)).scorer
+    ours = mean_ap(world, test, scorer.evidence(seen))
+    for branch in (
+        text_branch(seen.patches, world.text, scorer.scales.text),
+        cls_branch(seen.cls, world.text, scorer.scales.cls),
+    ):
+        assert ours >= mean_ap(world, test, branch) - 0.5
+    for config in map(Config.reference, ("voc", "coco", "nus")):
+        learned = pvcl.learn([world.patches[:FIT]], world.text, config)
+        published = paa.aggregate(seen.patches, seen.cls, world.text, learned, config).fused
+        assert ours >= mean_ap(world, test, published)
+
+
+def test_groups_do_not_depend_on_the_order_of_images() -> None:
+    world = varied_world(7, 120, n_classes=6, text=0.35)
+    order = torch.from_numpy(np.random.RandomState(0).permutation(120))
+    turned = World(world.patches[order], world.cls[order], world.text, world.labels[order])
+    one, two = learnt(world, 120), learnt(turned, 120)
+    assert one is not None
+    assert two is not None
+    assert torch.equal(one.learned.classifier.weight, two.learned.classifier.weight)
+    assert torch.equal(one.crossfit, two.crossfit)
