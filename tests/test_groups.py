@@ -11,7 +11,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from piaa import paa, pvcl
+from piaa.classes import ClassList
 from piaa.config import Config
+from piaa.fit_report import FitReport
 from piaa.grouped import Grouped, learn_groups
 from piaa.groups import _join, find_groups, name_groups, stability
 from piaa.remembered import Remembered
@@ -207,6 +209,16 @@ class TestLearning:
         assert learnt(world, 12) is None
         text = normalize(torch.randn(251, 64, generator=torch.Generator().manual_seed(0)), dim=1)
         assert learnt(world._replace(text=text), 100) is None
+
+    def test_the_report_tells(self) -> None:
+        world = varied_world(404, FIT, n_classes=5, text=0.3)
+        names = tuple("abcde")
+        report = FitReport.of(
+            fit(world, slice(FIT)), ClassList(names, tuple((name,) for name in names))
+        )
+        assert "5 classes, 5 learnt from groups of patches" in str(report)
+        assert all(row.group > 0.5 for row in report.classes)
+        assert FitReport.from_dict(report.to_dict()) == report
 
     def test_switched_off_with_purification(self) -> None:
         world = varied_world(404, FIT + 200, n_classes=5, text=0.3)

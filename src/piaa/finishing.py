@@ -62,12 +62,14 @@ class Fitted:
 
     Attributes:
         prevalence: (C,) float32, share of the images above each class's threshold.
+        group: (C,) float32 in [0, 1], how far a class was learnt from a group of patches.
     """
 
     scorer: Scorer
     bank: BankReport
     retained: Retained
     prevalence: Tensor
+    group: Tensor
     n_images: int
 
 
@@ -148,7 +150,8 @@ class Finisher:
         cuts = estimate_thresholds(evidence, held)
         scorer = replace(scorer, thresholds=cuts.thresholds, slope=cuts.slope)
         retained = Retained(members.label.cpu(), members.image.cpu(), members.cell.cpu())
-        return Fitted(scorer, bank_report, retained, cuts.prevalence, self.whole.n_images)
+        group = torch.zeros(len(self.text)) if grouped is None else grouped.share
+        return Fitted(scorer, bank_report, retained, cuts.prevalence, group, self.whole.n_images)
 
     def _learn(
         self, text: Tensor

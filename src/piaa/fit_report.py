@@ -35,6 +35,8 @@ class ClassReport:
         learned_weight: weight of the two learnt branches in its score.
         prevalence: share of the images that are above its threshold.
         threshold: where its evidence (log-odds) is cut; a score of 0.5.
+        group: in [0, 1], how far it was learnt from a group of patches that got its name, and not
+            from its bank.
     """
 
     name: str
@@ -48,10 +50,11 @@ class ClassReport:
     learned_weight: float
     prevalence: float
     threshold: float
+    group: float = 0.0
 
     @property
     def warning(self) -> str:
-        if self.bank == 0 or self.text_fallback:
+        if self.text_fallback or (self.bank == 0 and self.group < LEAST_EVIDENCE):
             return "no evidence: stays with its text"
         if self.evidence < LEAST_EVIDENCE:
             return "hardly any evidence: stays with its text"
@@ -74,8 +77,10 @@ class FitReport:
 
     def __str__(self) -> str:
         width = max([5, *(len(row.name) for row in self.classes)])
+        grouped = sum(row.group >= 0.5 for row in self.classes)
+        by_groups = f", {grouped} learnt from groups of patches" if grouped else ""
         lines = [
-            f"{self.n_images} images, {len(self.classes)} classes",
+            f"{self.n_images} images, {len(self.classes)} classes{by_groups}",
             f"{'class':{width}}  bank images  kept moved evidence presence learned   share threshold",
         ]
         for row in self.classes:
@@ -112,6 +117,7 @@ class FitReport:
             (weights.learned + weights.whole).tolist(),
             fitted.prevalence.tolist(),
             fitted.scorer.thresholds.tolist(),
+            fitted.group.tolist(),
             strict=True,
         )
         return FitReport(fitted.n_images, tuple(ClassReport(*column) for column in columns))

@@ -172,6 +172,7 @@ def with_groups(
         text=kept * weights.text,
         learned=weights.learned + given * (1 - weights.learned),
         cls=kept * weights.cls,
+        evidence=torch.maximum(weights.evidence, sure),
         presence=torch.maximum(weights.presence, sure),
     )
 
