@@ -21,7 +21,7 @@ STABLE = (
     0.7,
 )  # adjusted Rand index of two halves' groups, from which and to which groups count
 _LEAST_IMAGES = 10  # in either half
-_MOST_CLASSES = 250  # beyond, looking for groups takes longer than all else
+_MOST_CLASSES = 250  # beyond, the rows below are too few for so many seeds
 _MOST_ROWS, _MOST_NUMBERS = 20_000, 2**23  # that groups are looked for in
 
 
