@@ -126,7 +126,7 @@ class Keys:
 
     def _logits(self, rows: Tensor, bias: Tensor) -> Tensor:
         """Float32 logits (N, C) of the rows plus a bias (C,)."""
-        if rows.device.type != "cpu" or not len(rows):
+        if rows.device.type != "cpu":
             return torch.addmm(bias, rows, self._logit_prototypes.T)
         # As the convolution of a picture of N pixels: that takes the kernels of oneDNN, which need 0.7 of the
         # time of a product's on AMD and are no slower elsewhere. (On a GPU it might be rounded to TF32.)
