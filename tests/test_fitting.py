@@ -161,6 +161,14 @@ class TestReport:
         with pytest.raises(InputError, match="no saved fit report"):
             FitReport.from_dict({"n_images": 3})
 
+    @pytest.mark.parametrize("patch_noise", [1e-2, 1e-4])
+    def test_patches_that_are_nearly_the_same(self, patch_noise: float) -> None:
+        """Flat pictures: a class without spread is told apart by millions of nats, at the scale of others."""
+        world = patch_world(1, 60, 9, 32, 4, patch_noise=patch_noise)
+        recognizer = recognizer_of(world)
+        recognizer.fit(features_of(world))
+        assert recognizer.scorer.evidence(features_of(world)).isfinite().all()
+
     def test_classes_without_evidence_are_named(self) -> None:
         world = patch_world(0, 300, 9, 32, 4, text_strength=1.2, patch_noise=0.3)
         away = normalize(-world.patches.mean((0, 1)), dim=0)  # no patch is near it

@@ -276,3 +276,19 @@ def test_groups_do_not_depend_on_the_order_of_images() -> None:
     assert two is not None
     assert torch.equal(one.learned.classifier.weight, two.learned.classifier.weight)
     assert torch.equal(one.crossfit, two.crossfit)
+
+
+def test_one_thing_before_one_background_and_many_names() -> None:
+    """Nearly all names then point to the same group, and cannot be told apart by groups."""
+    random = torch.Generator().manual_seed(5)
+    text = normalize(torch.randn(12, 32, generator=random), dim=1)
+    places = torch.stack([0.8 * text[0], 0.8 * normalize(torch.randn(32, generator=random), dim=0)])
+    holds = torch.rand(80, generator=random) < 0.5
+    thing = (torch.arange(16) < 6) & holds[:, None]
+    rows = places[(~thing).long()] + 0.3 * torch.randn(80, 16, 32, generator=random) / 32**0.5
+    patches = normalize(rows, dim=-1)
+    world = World(patches, normalize(patches.mean(1), dim=1), text, holds[:, None].long())
+    scorer = fit(world, slice(80)).scorer
+    evidence = scorer.evidence(features(world, slice(80)))
+    assert evidence.isfinite().all()
+    assert mean_ap(world, slice(80), evidence, slice(0, 1)) > 99

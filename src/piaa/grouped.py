@@ -10,7 +10,7 @@ from torch import Tensor
 
 from piaa.config import Config
 from piaa.groups import Groups, find_groups, name_groups, stability
-from piaa.learned import Learned
+from piaa.learned import Learned, matched_scale
 from piaa.pvcl import Classifier, gda
 from piaa.remembered import Remembered
 from piaa.weighting import ramp
@@ -96,4 +96,6 @@ def _learn(
     # A name that is torn between groups has the mean of their scores.
     parts = named / named.sum(0).clamp_min(1e-6)
     classifier = Classifier(of_groups.weight @ parts, of_groups.bias @ parts)
-    return Learned.matched(classifier, rows, config.matched_entropy), named
+    # Of the groups: where there are few, most names point to the same one, and no scale tells those apart.
+    scale = matched_scale(of_groups.scores(rows), config.matched_entropy)
+    return Learned(classifier, scale), named

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from piaa.errors import InputError
 
-_LEAST, _MOST = 2.0**-20, 2.0**20
+_LEAST, _MOST = 2.0**-60, 2.0**20  # classes of nearly equal patches each are far apart
 _ROUNDING = 1e-6
 _PRECISION = 1e-6
 _MOST_STEPS = 60  # some six do, unless rounding of a few rows keeps the last digits from settling
