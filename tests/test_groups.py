@@ -63,7 +63,7 @@ def test_noise_as_wide_as_the_groups_are_apart() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_joining_is_wards(seed: int) -> None:
     rows, _, _ = blobs(seed, [9, 14, 6, 11], dim=5, noise=0.8)
-    ours = _join(rows, rows, torch.arange(len(rows)))
+    ours = _join(rows, torch.arange(len(rows)), len(rows))
     count = int(ours.max()) + 1
     assert sorted(set(ours.tolist())) == list(range(count))
     theirs = cluster.AgglomerativeClustering(count, linkage="ward").fit_predict(rows.numpy())

@@ -22,9 +22,8 @@ _BESIDE_CLASSES = 8  # groups that are no class's: grass, walls, sky
 _SEEDS_A_GROUP = 4
 _LEAST_ROWS_A_SEED = 10
 _ROUNDS = 12
-_UNNAMED = math.exp(
-    -6.0
-)  # odds that a class has no group, against one that its text says nothing of
+# Odds that a class has no group, against one that its text says nothing of.
+_UNNAMED = math.exp(-6.0)
 _LEAST_RARITY = 1e-3  # share of images without a group, below which it makes no difference
 _SETTLING = 200
 _MOST_ODDS = 50.0  # nats
@@ -57,10 +56,10 @@ def find_groups(rows: Tensor, n_classes: int) -> Groups:
     expected = n_classes + _BESIDE_CLASSES
     seen = _principal(rows, expected)
     n_seeds = max(1, min(_SEEDS_A_GROUP * expected, len(rows) // _LEAST_ROWS_A_SEED))
-    seeds, label = _settle(seen, _spread_seeds(seen, n_seeds), _ROUNDS)
-    label = _join(seen, seeds, label)[label]
+    seed = _settle(seen, _spread_seeds(seen, n_seeds), _ROUNDS)
+    label = _join(seen, seed, n_seeds)[seed]
     count = int(label.max()) + 1
-    _, label = _settle(seen, _means(seen, label, count), _ROUNDS // 3)
+    label = _settle(seen, _means(seen, label, count), _ROUNDS // 3)
     return Groups(_means(rows, label, count), label)
 
 
@@ -142,13 +141,13 @@ def _spread_seeds(rows: Tensor, count: int) -> Tensor:
     return torch.stack(seeds)
 
 
-def _settle(rows: Tensor, means: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
-    """Means (G, D), and the nearest one of each row, after some rounds of k-means."""
+def _settle(rows: Tensor, means: Tensor, rounds: int) -> Tensor:
+    """The group (N,) of each row after some rounds of k-means from those means (G, D)."""
     for _ in range(rounds):
         label = _nearest(rows, means)
         emptied = torch.bincount(label, minlength=len(means)) == 0
         means = torch.where(emptied[:, None], means, _means(rows, label, len(means)))
-    return means, _nearest(rows, means)
+    return _nearest(rows, means)
 
 
 def _nearest(rows: Tensor, means: Tensor) -> Tensor:
@@ -160,9 +159,9 @@ def _means(rows: Tensor, label: Tensor, count: int) -> Tensor:
     return sums / torch.bincount(label, minlength=count).clamp_min(1)[:, None]
 
 
-def _join(rows: Tensor, means: Tensor, label: Tensor) -> Tensor:
-    """The group, numbered from 0, of each of S seeds, (S,) int64, which are the means of labeled rows."""
-    (n, dim), count = rows.shape, len(means)
+def _join(rows: Tensor, label: Tensor, count: int) -> Tensor:
+    """The group, numbered from 0, of each of `count` seeds, (count,) int64, that rows are labeled with."""
+    n, dim = rows.shape
     size = torch.bincount(label, minlength=count).double()
     means = _means(rows, label, count).double()
     group = torch.arange(count, device=rows.device)
