@@ -57,10 +57,9 @@ class Bank:
         self.text_scale = text_scale
         self.n_images = 0
         self.n_patches = 0
-        n_classes, dim = self.text.shape
         self._keys = Keys(self.text, text_scale)
-        room = max(_LEAST_ROOM, n_classes * size // 8)
-        self._slots = Slots(n_classes, dim, size=size, room=room, device=self.text.device)
+        room = max(_LEAST_ROOM, len(self.text) * size // 8)
+        self._slots = Slots(self._keys, size=size, room=room)
 
     @property
     def n_classes(self) -> int:
@@ -81,10 +80,11 @@ class Bank:
         step = self._keys.rows_at_once(_ROWS_AT_ONCE)
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
-            place, label, key = self._keys.entering(some, self._slots.worst)
+            place, label, key, rough = self._keys.entering(some, self._slots.worst)
             vectors = at(some, place)
             place = place + start
-            self._slots.insert(vectors, label, key, ids[place // n_cells], place % n_cells)
+            image, cell = ids[place // n_cells], place % n_cells
+            self._slots.insert(vectors, label, key, image, cell, rough)
         self.n_images += n_images
         self.n_patches += len(rows)
 

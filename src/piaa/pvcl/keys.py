@@ -23,10 +23,10 @@ nothing is rounded in whatever order the terms are added.
 The mean term is the product with the mean prototype: with prototypes that are centered once it is 0,
 and argmax and softmax do not feel the centering.
 
-**Two steps.** Most patches are beyond the bars of full banks. A float32 product with a bound on its
-error turns those away; only the rest are looked at exactly. It also names the two best classes of
-all but the few patches that are torn between several, so that the lead is one exact product a patch,
-not C.
+**Two steps.** Most patches are beyond the bars of full banks, and of those that are not, most are
+pushed out again by later ones. So patches are screened with a float32 product and a bound on its
+error, and what may be within the bar goes in with its float32 key. Exact looks are for patches that
+are torn between classes and for those that are left at the end.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from piaa.pvcl.members import Rows
 
 _GRID = 2.0**24
 _LOG_FLOOR = 1e-10
@@ -73,27 +75,49 @@ class Keys:
         """Up to `most` rows whose cosines with all classes fit a bounded memory."""
         return max(1, min(most, _COSINES_AT_ONCE // len(self.prototypes)))
 
-    def entering(self, rows: Tensor, worst: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Those of the (N, D) rows that are within the bar of their class.
+    def entering(self, rows: Tensor, worst: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Those of the (N, D) rows that may be within the bar of their class.
 
         Args:
             worst: (C,) float64, highest key that each class still takes.
 
         Returns:
-            Their places (P,), classes (P,) int64 and keys (P,) float64, all exact.
+            Their places (P,); classes (P,) int64, exact; keys (P,) float64; and which keys are rough,
+            (P,) bool: those are right to within `bounds`, the others exact.
         """
-        if self.text_scale is None and len(self.prototypes) > 1:
-            place, label, key = self._leading(rows, worst.float())
-        else:
-            place = self._confident(rows, worst)
-            label, key = self.assess(at(rows, place))
-        good = (key <= worst[label]).nonzero().squeeze(1)
-        return at(place, good), at(label, good), at(key, good)
+        n_classes = len(self.prototypes)
+        if n_classes == 1:
+            label, key = self.assess(rows)
+            place = (key <= worst).nonzero().squeeze(1)
+            return place, at(label, place), at(key, place), place.new_zeros(len(place)).bool()
+        _, bar = self.bounds(worst.float())
+        estimate = self._leads if self.text_scale is None else self._entropies
+        place, label, key, torn = estimate(rows, bar)
+        if torn.any():
+            doubtful = torn.nonzero().squeeze(1)
+            label[doubtful], key[doubtful] = self.assess(rows[place[doubtful]])
+            good = (~torn | (key <= worst[label])).nonzero().squeeze(1)
+            place, label, key, torn = (at(x, good) for x in (place, label, key, torn))
+        return place, label, key, ~torn
 
-    def assess(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def bounds(self, key: Tensor) -> tuple[Tensor, Tensor]:
+        """Least and most that the exact key can be where `key` is rough, of its shape and dtype.
+
+        The same the other way round: a rough key lies as near to the exact one.
+        """
+        if self.text_scale is None:
+            return key - 2 * self._slack, key + 2 * self._slack
+        # dH = -sum p_c (log p_c + H) dz_c, so logits off by e change log H by at most 2 e; sums over the
+        # classes round; `assess` has float32 probabilities, the best off by 2^-25, and a floor under the log.
+        n_classes = len(self.prototypes)
+        error = math.exp(min(2 * self._slack + n_classes * 2.0**-22, 60.0))
+        fixed = 1.1 * 2.0**-25 + n_classes * _LOG_FLOOR
+        return key / error - fixed, (key + fixed) * error
+
+    def assess(self, rows: Tensor | Rows) -> tuple[Tensor, Tensor]:
         """Class and key of each of the (N, D) rows, from its exact cosines with all classes."""
-        label = torch.empty(len(rows), dtype=torch.int64, device=rows.device)
-        key = torch.empty(len(rows), dtype=torch.float64, device=rows.device)
+        label = torch.empty(len(rows), dtype=torch.int64, device=self.prototypes.device)
+        key = torch.empty(len(rows), dtype=torch.float64, device=self.prototypes.device)
         for part in _parts(len(rows), self.rows_at_once(_EXACT_ROWS_AT_ONCE)):
             products = _whole(rows[part]) @ self.prototypes.T
             best, label[part] = products.max(dim=1)
@@ -134,56 +158,40 @@ class Keys:
         scores = F.conv2d(pixels, self._logit_prototypes[:, :, None, None], bias)
         return scores.permute(0, 2, 3, 1).reshape(len(rows), -1)
 
-    def _leading(self, rows: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows whose lead may be within the bar of their class: places, exact classes and keys."""
+    def _leads(self, rows: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Rows whose lead may be within the bar of their class: places, classes, keys, and who is torn."""
         # A runner-up is no lower than the mean of all but the best.
         place, scores = self._promising(rows, -bar / (1 + 0.5 / (len(bar) - 1)))
         best, label = scores.max(dim=1)
-        rival, second = _masked(scores, label).max(dim=1)
-        third = _masked(scores, second).amax(dim=1)
-        torn = rival >= best - 2 * self._slack
-        limit = torch.where(torn, bar.max(), bar[label])
-        torn |= third >= rival - 2 * self._slack
-        good = (rival / 2 - best - 2 * self._slack <= limit).nonzero().squeeze(1)
-        place, label, second, torn = (at(x, good) for x in (place, label, second, torn))
-        candidates = at(rows, place)
-        key = self._lead(candidates, label, second)
-        doubtful = torn.nonzero().squeeze(1)
-        if len(doubtful):
-            label[doubtful], key[doubtful] = self.assess(candidates[doubtful])
-        return place, label, key
+        rival = _masked(scores, label).amax(dim=1)
+        torn, limit = self._torn(best, rival, bar, label)
+        key = rival / 2 - best
+        good = (key <= limit).nonzero().squeeze(1)
+        return at(place, good), at(label, good), at(key, good).double(), at(torn, good)
 
-    def _lead(self, rows: Tensor, label: Tensor, second: Tensor) -> Tensor:
-        """Keys (N,) float64 of rows whose two best classes are known, without a scale."""
-        key = torch.empty(len(rows), dtype=torch.float64, device=rows.device)
-        for part in _parts(len(rows), _EXACT_ROWS_AT_ONCE):
-            ahead = self.prototypes.index_select(0, label[part])
-            ahead.sub_(self.prototypes.index_select(0, second[part]), alpha=0.5)
-            key[part] = ahead.mul_(_whole(rows[part])).sum(dim=1)
-        return key.mul_(-(_GRID**-2))
-
-    def _confident(self, rows: Tensor, worst: Tensor) -> Tensor:
-        """Places (P,) of rows whose entropy may be within the bar of their class."""
-        if len(worst) == 1 or bool(worst.isinf().all()):  # all are looked at exactly
-            return torch.arange(len(rows), device=rows.device)
-        # dH = -sum p_c (log p_c + H) dz_c, so logits off by e change log H by at most 2 e; sums over the
-        # classes round; `assess` has float32 probabilities, the best off by 2^-25, and a floor under the log.
-        n_classes = len(worst)
-        error = math.exp(min(4 * self._slack + n_classes * 2.0**-22, 60.0))
-        bar = worst.float() * error + 1.1 * 2.0**-25 + n_classes * _LOG_FLOOR
+    def _entropies(self, rows: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """As `_leads`, of rows whose entropy may be within the bar."""
         place, scores = self._promising(rows, _least_logit(bar))
         best, label = scores.max(dim=1)
         rival = _masked(scores, label).amax(dim=1)
-        torn = rival >= best - 2 * self._slack
-        bound = torch.where(torn, bar.max(), bar[label])
+        torn, limit = self._torn(best, rival, bar, label)
         # More classes only add entropy to that of the best two, which spares most rows the rest.
-        possible = _entropy_of_two(torch.sigmoid(rival - best - 2 * self._slack)) <= bound
+        possible = _entropy_of_two(torch.sigmoid(rival - best - 2 * self._slack)) <= limit
         chosen = possible.nonzero().squeeze(1)
         logits = at(scores, chosen).sub_(best[chosen, None])
         odds = logits.exp()
         total = odds.sum(dim=1)
-        entropy = total.log1p() - odds.mul_(logits).sum(dim=1) / (1 + total)
-        return place[chosen[entropy <= bound[chosen]]]
+        key = total.log1p() - odds.mul_(logits).sum(dim=1) / (1 + total)
+        good = (key <= limit[chosen]).nonzero().squeeze(1)
+        key, chosen = at(key, good), at(chosen, good)
+        return at(place, chosen), at(label, chosen), key.double(), at(torn, chosen)
+
+    def _torn(
+        self, best: Tensor, rival: Tensor, bar: Tensor, label: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rows (N,) whose best class is open, and the bar that a row must not be beyond, (N,)."""
+        torn = rival >= best - 2 * self._slack
+        return torn, torch.where(torn, bar.max(), bar[label])
 
 
 def _masked(scores: Tensor, column: Tensor) -> Tensor:

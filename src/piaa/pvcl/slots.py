@@ -2,6 +2,9 @@
 
 Vectors stay in the slot they were first written to, and the K best of a class are found by sorting
 their numbers only, so that nothing of size C * K * D is ever copied.
+
+Vectors may come with rough keys. These suffice to see that most cannot be among the K best any more;
+whoever may be stays, and the exact keys are for those who are there at the end.
 """
 
 from __future__ import annotations
@@ -12,30 +15,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from piaa.pvcl.keys import Keys
 from piaa.pvcl.members import Members, Rows, lexsort
 
 # Memory that is reserved and not written to costs nothing, and growing costs a copy.
 _RESERVED_NUMBERS = 2**27
+_MIXING = 0x9E3779B97F4A7C1
 
 
 class Slots:
     """At most C * K vectors plus some room; a free slot has label -1.
 
     Attributes:
-        worst: (C,) float64, key of each class's K-th vector at the last pruning (inf if it had
-            fewer). A vector with a higher key can never be among the K best.
+        worst: (C,) float64, no less than the key of each class's K-th vector at the last pruning (inf if
+            it had fewer). A vector with a higher key can never be among the K best.
     """
 
     # Inference mode ends before a bank does, and tensors born in it could not be changed after.
     @torch.inference_mode(False)
-    def __init__(
-        self, n_classes: int, dim: int, *, size: int, room: int, device: torch.device
-    ) -> None:
-        self.size, self._room = size, room
+    def __init__(self, keys: Keys, *, size: int, room: int) -> None:
+        n_classes, dim = keys.prototypes.shape
+        device = keys.prototypes.device
+        self.size, self._keys, self._room = size, keys, room
         self._most = n_classes * size + room
         self._vectors = torch.empty(0, dim, device=device)
         self._label = torch.empty(0, dtype=torch.int64, device=device)
         self._key = torch.empty(0, dtype=torch.float64, device=device)
+        self._rough = torch.empty(0, dtype=torch.bool, device=device)
         self._image = torch.empty(0, dtype=torch.int64, device=device)
         self._cell = torch.empty(0, dtype=torch.int64, device=device)
         self._free = torch.empty(0, dtype=torch.int64, device=device)
@@ -46,9 +52,18 @@ class Slots:
         return len(self._label)
 
     def insert(
-        self, vectors: Tensor, label: Tensor, key: Tensor, image: Tensor, cell: Tensor
+        self,
+        vectors: Tensor,
+        label: Tensor,
+        key: Tensor,
+        image: Tensor,
+        cell: Tensor,
+        rough: Tensor | None = None,
     ) -> None:
-        """Write (N, D) vectors, in whatever order, to free slots; prune if there are too few."""
+        """Write (N, D) vectors, in whatever order, to free slots; prune if there are too few.
+
+        Keys are exact but for those that are `rough`, (N,) bool.
+        """
         for start in range(0, len(label), self._room):
             part = slice(start, start + self._room)
             self._make_room(len(label[part]))
@@ -57,12 +72,13 @@ class Slots:
             self._vectors[slots] = vectors[part]
             self._label[slots] = label[part]
             self._key[slots] = key[part]
+            self._rough[slots] = False if rough is None else rough[part]
             self._image[slots] = image[part]
             self._cell[slots] = cell[part]
 
     def best(self, size: int) -> Tensor:
         """Slots of the `size` best of each class, in canonical order."""
-        order, rank = self.prune()
+        order, rank = self._cut()
         return order[rank < size]
 
     def borrow(self, slots: Tensor) -> tuple[Rows, Tensor, Tensor]:
@@ -73,21 +89,67 @@ class Slots:
         fields = (self._vectors, self._label, self._key, self._image, self._cell)
         return Members(*(field[slots] for field in fields))
 
-    def prune(self) -> tuple[Tensor, Tensor]:
-        """Free the slots of vectors that are not among their class's K best.
+    def prune(self) -> None:
+        """Free the slots of vectors that, whatever their exact keys, are not among their class's K best."""
+        used = self._used()
+        # A copy that is taken for another vector would push one out; equal keys tell it.
+        self._look_closely(self._maybe_copies(used))
+        order, rank = self._ranked(used)
+        last = order[rank == self.size - 1]
+        _, bar = self._bounds(last)
+        label = self._label[last]
+        self.worst[label] = torch.minimum(self.worst[label], bar)
+        least, _ = self._bounds(order)
+        self._release(order[least > self.worst[self._label[order]]])
+
+    def _cut(self) -> tuple[Tensor, Tensor]:
+        """Free all slots but those of each class's K best.
 
         Returns the slots that were in use, in canonical order, and their rank within their class.
         """
-        order = self._ordered((self._label >= 0).nonzero().squeeze(1))
+        self.prune()
+        used = self._used()
+        self._look_closely(used[self._rough[used]])
+        order, rank = self._ranked(used)
+        last = order[rank == self.size - 1]
+        self.worst[self._label[last]] = self._key[last]
+        self._release(order[rank >= self.size])
+        return order, rank
+
+    def _used(self) -> Tensor:
+        return (self._label >= 0).nonzero().squeeze(1)
+
+    def _release(self, slots: Tensor) -> None:
+        self._label[slots] = -1
+        self._free = (self._label < 0).nonzero().squeeze(1)
+
+    def _ranked(self, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """The slots by (label, key, image, cell), without copies, and their rank within their class."""
+        order = self._ordered(slots)
         label = self._label[order]
         counts = torch.bincount(label, minlength=len(self.worst))
         starts = counts.cumsum(0) - counts
-        rank = torch.arange(len(order), device=order.device) - starts[label]
-        last = order[rank == self.size - 1]
-        self.worst[self._label[last]] = self._key[last]
-        self._label[order[rank >= self.size]] = -1
-        self._free = (self._label < 0).nonzero().squeeze(1)
-        return order, rank
+        return order, torch.arange(len(order), device=order.device) - starts[label]
+
+    def _look_closely(self, slots: Tensor) -> None:
+        _, self._key[slots] = self._keys.assess(Rows(self._vectors, slots))
+        self._rough[slots] = False
+
+    def _bounds(self, slots: Tensor) -> Tensor:
+        """Least and most that the keys of the slots (N,) can be, (2, N)."""
+        key = self._key[slots]
+        return torch.where(self._rough[slots], torch.stack(self._keys.bounds(key)), key)
+
+    def _maybe_copies(self, slots: Tensor) -> Tensor:
+        """Those with rough keys of which another slot may hold the same cell of the same image."""
+        # 32 bits suffice: a look more at two that are not the same does no harm.
+        number = (self._image[slots] * _MIXING + self._cell[slots]) * _MIXING
+        number, order = (number >> 32).int().sort(stable=True)
+        same = number[1:] == number[:-1]
+        again = torch.zeros_like(slots, dtype=torch.bool)
+        again[order[1:][same]] = True
+        again[order[:-1][same]] = True
+        return slots[again & self._rough[slots]]
 
     def _ordered(self, slots: Tensor) -> Tensor:
         """Slots by (label, key, image, cell)."""
@@ -111,8 +173,8 @@ class Slots:
         label, key = self._label[slots], self._key[slots]
         image, cell = self._image[slots], self._cell[slots]
         order = lexsort(cell, image, key, label)
-        fields = torch.stack([label, image, cell])[:, order]
-        twice = (fields[:, 1:] == fields[:, :-1]).all(0)
+        fields = [field[order] for field in (label, key, image, cell)]
+        twice = torch.stack([field[1:] == field[:-1] for field in fields]).all(0)
         if not twice.any():
             return slots[order]
         # A copy of an image, or shards that overlap: a vector that is there already adds nothing. Which of
@@ -133,6 +195,8 @@ class Slots:
             return
         if len(self) == self._most or len(self) >= (self._most - self._room) // 2:
             self.prune()
+        if len(self) == self._most and len(self._free) < max(needed, self._room // 2):
+            self._cut()
         if needed <= len(self._free):
             return
         old = len(self)
@@ -141,6 +205,7 @@ class Slots:
         self._vectors = _grown(self._vectors, new)
         self._label = _grown(self._label, new)
         self._key = _grown(self._key, new)
+        self._rough = _grown(self._rough, new)
         self._image = _grown(self._image, new)
         self._cell = _grown(self._cell, new)
         self._label[old:] = -1
@@ -158,7 +223,7 @@ def _content_of(vectors: Tensor) -> Tensor:
     """A number (n,) int64 of the bits of each vector (n, D) float32, the same on every machine."""
     bits = vectors.view(torch.int32).long()
     places = torch.arange(1, 2 * bits.shape[1], 2, device=bits.device)
-    return (bits * (places * 0x9E3779B97F4A7C1)).sum(1)
+    return (bits * (places * _MIXING)).sum(1)
 
 
 def _grown(tensor: Tensor, length: int) -> Tensor:
