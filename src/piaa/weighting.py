@@ -102,7 +102,7 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
     if n < 4 or n_classes < 2:
         return even_weights(n_classes)
     gains = {name: gain(scores) for name, scores in (("T", text), ("X", crossfit), ("g", cls))}
-    share_of_cls = _global_weight(gains["T"].mean(), gains["g"].mean(), n)
+    share_of_cls = _global_weight(gains["T"], gains["g"], n)
     outdone = {name: _outdone(gains[name], gains["X"], n) for name in ("T", "g")}
     twin = _twin(text, crossfit)
     split = gains["X"] - 3 * NULL_GAIN / n
@@ -239,10 +239,13 @@ def _outdone(gains: Tensor, by: Tensor, n: int) -> Tensor:
 
 
 def _global_weight(text: Tensor, cls: Tensor, n: int) -> float:
-    return float(GLOBAL_SHARE / (1 + (MIDPOINT / _ratio(cls, text, n)) ** SHARPNESS))
+    # The mean of C gains is known as well as one gain from so many images more.
+    n_like = n * len(text) ** 0.5
+    ratio = _ratio(cls.mean(), text.mean(), n_like)
+    return float(GLOBAL_SHARE / (1 + (MIDPOINT / ratio) ** SHARPNESS))
 
 
-def _ratio(gains: Tensor, to: Tensor, n: int) -> Tensor:
+def _ratio(gains: Tensor, to: Tensor, n: float) -> Tensor:
     """Of gains from n images; 1 where there is next to nothing on either side."""
     return (gains + PRIOR_GAIN / n) / (to + PRIOR_GAIN / n)
 
