@@ -209,7 +209,7 @@ def test_one_thing_an_image_tells_classes_that_no_text_knows(seed: int) -> None:
     )  # its softmax over classes takes one thing an image for granted
     learned = pvcl.learn([world.patches[:FIT]], world.text, config)
     published = paa.aggregate(seen.patches, seen.cls, world.text, learned, config).fused
-    assert with_it > mean_ap(world, test, published) - 1
+    assert with_it > mean_ap(world, test, published) - 2
 
 
 def test_many_things_an_image_leave_all_as_it_is() -> None:

@@ -43,11 +43,11 @@ ENOUGH = 16.0  # images that a class is found in, at which what was learnt from 
 TAIL = 0.02  # share of images that form a class's upper tail
 TAIL_DOUBT = 12.0  # exponent on the ratio of tails, X to T, where X's is the shorter
 CLEAR = (0.6, 1.0)  # gain of X in nats an image from which, and to which, a class splits clearly,
-CLEAR_BESIDE = (0.3, 0.6)  # and beside a text that hardly does
+CLEAR_BESIDE = (0.03, 0.08)  # and beside a text that hardly does
 MOST_CLEAR = (0.5, 0.65)  # share of such classes that vouches for the rest
 OWN = (0.3, 0.5)  # correlation of X with its own text, below which it has learnt something else
 BEHIND = (0.8, 1.0)  # ratio of gains, X to T, below which the text alone tells a class better
-OUTDONE = (2.0, 3.0)  # ratio of gains, X to T or g, of most classes or a clear one: that gives way
+OUTDONE = (2.0, 3.0)  # ratio of gains, X to T or g, on average or of a clear class: that gives way
 OUTDONE_BY_GROUPS = (1.0, 2.0)  # the same, for G of named groups of patches
 KNOWN = (0.02, 0.04)  # nats an image by which T must split a class to know it by itself
 PRESENT = (1.15, 1.6)  # agreement of T and g on a class, 2 at most, between absent and present
@@ -187,7 +187,7 @@ class TextStrength:
     """How good the text is.
 
     Attributes:
-        weak: in [0, 1], whether what was learnt from it splits classes several times as well.
+        weak: in [0, 1], whether what was learnt from it splits most classes several times as well.
         known: (C,) float32 in [0, 1], whether T splits a class at all.
     """
 
@@ -197,8 +197,9 @@ class TextStrength:
     @staticmethod
     def of(text: Tensor, crossfit: Tensor) -> TextStrength:
         """From T and X (n, C) of unlabelled images."""
-        by_text = gain(text)
-        weak = _outdone(by_text, gain(crossfit), len(text))
+        by_text, n = gain(text), len(text)
+        # Of most classes, not on average: with half of them absent, the others are not to be left over.
+        weak = ramp((gain(crossfit) / by_text.clamp_min(NULL_GAIN / n)).median(), OUTDONE)
         return TextStrength(float(weak), ramp(by_text, KNOWN))
 
 
@@ -234,15 +235,17 @@ def mean_gap(scores: Tensor) -> float:
 
 
 def _outdone(gains: Tensor, by: Tensor, n: int) -> Tensor:
-    """() in [0, 1]: whether most classes (C,) are split clearly better by X, from n images."""
-    return ramp((by / gains.clamp_min(NULL_GAIN / n)).median(), OUTDONE)
+    """() in [0, 1]: whether X splits the classes (C,) clearly better on average, from n images."""
+    return ramp(_mean_ratio(by, gains, n), OUTDONE)
 
 
 def _global_weight(text: Tensor, cls: Tensor, n: int) -> float:
-    # The mean of C gains is known as well as one gain from so many images more.
-    n_like = n * len(text) ** 0.5
-    ratio = _ratio(cls.mean(), text.mean(), n_like)
-    return float(GLOBAL_SHARE / (1 + (MIDPOINT / ratio) ** SHARPNESS))
+    return float(GLOBAL_SHARE / (1 + (MIDPOINT / _mean_ratio(cls, text, n)) ** SHARPNESS))
+
+
+def _mean_ratio(gains: Tensor, to: Tensor, n: int) -> Tensor:
+    """() of the means of gains (C,), which are known as well as one from sqrt(C) times the images."""
+    return _ratio(gains.mean(), to.mean(), n * len(gains) ** 0.5)
 
 
 def _ratio(gains: Tensor, to: Tensor, n: float) -> Tensor:
