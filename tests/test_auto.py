@@ -101,6 +101,30 @@ def test_what_splits_clearly_is_heard_beside_a_text_and_a_global_vector_that_tel
         assert mean_ap(world, test, evidence, slice(column, column + 1)) > 99
 
 
+@pytest.mark.parametrize("cls", [WEAK, USELESS], ids=["cls", "cls-"])
+def test_what_was_learnt_is_heard_where_noise_hides_classes_from_their_text(
+    cls: tuple[float, float],
+) -> None:
+    """No class splits by much, no groups are found, and G is at 85 mAP, T at 50 and g below 30."""
+    world = varied_world(
+        1100,
+        FIT + 200,
+        n_classes=20,
+        text=0.45,
+        labels=(2, 4),
+        cls=cls[0],
+        cls_noise=cls[1],
+        patch_noise=2.0,
+    )
+    fitted, test = fit(world, slice(FIT)), slice(FIT, None)
+    assert not fitted.group.any()
+    seen = features(world, test)
+    by_text = text_branch(seen.patches, world.text, fitted.scorer.scales.text)
+    ours = mean_ap(world, test, fitted.scorer.evidence(seen))
+    assert ours > mean_ap(world, test, by_text) + 20
+    assert fitted.scorer.weights.cls.mean() < 0.1
+
+
 def test_five_hundred_classes() -> None:
     world = varied_world(6, 600, n_classes=500, n_patches=25, text=0.45)
     fitted, test = fit(world, slice(400)), slice(400, None)

@@ -15,11 +15,9 @@ from piaa.pvcl import Classifier, gda
 from piaa.remembered import Remembered
 from piaa.weighting import ramp
 
-# Features of photographs have 0.05 to 0.35, worlds of separate things 0.75 to 1 (docs/method.md).
-STABLE = (
-    0.5,
-    0.7,
-)  # adjusted Rand index of two halves' groups, from which and to which groups count
+# Adjusted Rand index of two halves' groups, from which and to which groups count. Features of
+# photographs have 0.05 to 0.35, worlds of separate things 0.75 to 1 (docs/method.md).
+STABLE = (0.5, 0.7)
 _LEAST_IMAGES = 10  # in either half
 _MOST_CLASSES = 250  # beyond, the rows below are too few for so many seeds
 _MOST_ROWS, _MOST_NUMBERS = 20_000, 2**23  # that groups are looked for in
