@@ -2,6 +2,7 @@
 
     python benchmarks/synthetic.py [--seeds N] [--first SEED] [--classes 5 20 80] [--text 0.75 0.45 0.3]
         [--noise 0.55]
+    python benchmarks/synthetic.py --curve
     python benchmarks/synthetic.py --absent
     python benchmarks/synthetic.py --names --seeds 600
 
@@ -9,6 +10,8 @@ Worlds are those of tests/worlds.py: 300 images to learn from and 200 to test on
 a useless global vector each. A row is of one kind: mAP of the default, of the better text-only branch and of
 the best preset in each world, all of them means; then how many worlds end more than 0.15 below that branch
 and below that preset, and by how much the worst does. Which preset is the best one is seen in hindsight.
+With --curve the default has seen no, 20, 50, 100 and 300 images; then how many worlds are at any of these
+more than 0.5 below where they were with fewer, and by how much the worst is.
 With --absent half of the classes are in none of 600 images to learn from: their mAP on 400 others before and
 after, and how many the report names. With --names no image is drawn: in how many worlds do the texts, all
 together, fit the true places of the classes best in an order that is not theirs? There no rule that goes by
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -37,7 +40,7 @@ from piaa.evaluation.metrics import mean_average_precision
 from piaa.finishing import Fitted
 from piaa.fit_report import FitReport
 from piaa.fitting import Gathered
-from piaa.scoring import cls_branch, text_branch
+from piaa.scoring import Scorer, cls_branch, text_branch
 
 from machine import describe
 
@@ -46,6 +49,8 @@ from worlds import World, class_places, varied_world
 
 FIT, TEST = 300, 200
 GLOBALS = ((0.6, 0.3), (0.3, 0.6), (0.0, 0.3))  # strength and noise
+SIZES = (20, 50, 100, FIT)
+TEXT_SCALE = 100.0  # of CLIP's text, which a prediction before any fit goes by
 LABELS = ((1, 1), (1, 3), (2, 4), (4, 8))
 PRESETS = ("voc", "coco", "nus")
 NOTHING = 0.15  # mAP that is no difference
@@ -85,6 +90,14 @@ def measure(world: World) -> tuple[float, float, float]:
     return percent(scorer.evidence(seen), labels), by_text, max(published)
 
 
+def measure_curve(world: World) -> list[float]:
+    """mAP in per cent before any fit and from each of SIZES images on."""
+    seen, labels = features(world, slice(FIT, None)), world.labels[FIT:]
+    scorers = [Scorer.zero_shot(world.text, Config.auto(), TEXT_SCALE)]
+    scorers += [fit(world, n).scorer for n in SIZES]
+    return [percent(scorer.evidence(seen), labels) for scorer in scorers]
+
+
 def measure_absent(world: World, n_fit: int, n_present: int) -> tuple[float, float, int, int]:
     """Of classes from `n_present` on: mAP by text and learnt; how many of them, and of others, are named."""
     fitted = fit(world, n_fit)
@@ -108,7 +121,7 @@ def kinds(classes: list[int], texts: list[float]) -> Iterator[tuple[int, float, 
             yield n_classes, text, labels
 
 
-def below(rows: list[tuple[float, float, float]], column: int) -> str:
+def below(rows: list[Sequence[float]], column: int) -> str:
     gaps = [row[0] - row[column] for row in rows]
     return f"{sum(gap < -NOTHING for gap in gaps):4} {min(0.0, *gaps):6.1f}"
 
@@ -121,6 +134,7 @@ def main() -> None:
     parser.add_argument("--text", type=float, nargs="+", default=[0.75, 0.45, 0.3])
     parser.add_argument("--noise", type=float, default=0.55, help="of single patches")
     parser.add_argument("--names", action="store_true", help="worlds whose texts are mixed up")
+    parser.add_argument("--curve", action="store_true", help="from no images to all")
     parser.add_argument("--absent", action="store_true", help="of 20 classes, 10 not to learn from")
     options = parser.parse_args()
     print(describe())
@@ -130,9 +144,22 @@ def main() -> None:
     if options.names:
         print_names(options.classes, options.text, options.seeds)
         return
+    if options.curve:
+        sizes = "".join(f"{n:7}" for n in (0, *SIZES))
+        print(f"\nclasses  text labels worlds{sizes}   dips, worst")
+        print_kinds(options, measure_curve, curve_row)
+        return
     print(
         "\nclasses  text labels worlds   auto   text preset   below text, worst   below preset, worst"
     )
+    print_kinds(options, measure, table_row)
+
+
+def print_kinds(
+    options: argparse.Namespace,
+    measured: Callable[[World], Sequence[float]],
+    row_of: Callable[[str, list[Sequence[float]]], str],
+) -> None:
     every = []
     for n_classes, text, labels in kinds(options.classes, options.text):
         rows = []
@@ -147,11 +174,11 @@ def main() -> None:
                 labels=labels,
                 patch_noise=options.noise,
             )
-            rows.append(measure(world))
+            rows.append(measured(world))
         every += rows
         name = f"{n_classes:7} {text:5} {f'{labels[0]}-{labels[1]}':>6}"
-        print(table_row(name, rows), flush=True)
-    print(table_row(f"{'all':20}", every))
+        print(row_of(name, rows), flush=True)
+    print(row_of(f"{'all':20}", every))
 
 
 def print_absent(seeds: range) -> None:
@@ -173,7 +200,15 @@ def print_names(classes: list[int], texts: list[float], n_worlds: int) -> None:
         print(f"{n_classes:7} {text:5} {mixed_up / n_worlds:12.1%}")
 
 
-def table_row(name: str, rows: list[tuple[float, float, float]]) -> str:
+def curve_row(name: str, rows: list[Sequence[float]]) -> str:
+    means = " ".join(f"{fmean(column):6.1f}" for column in zip(*rows, strict=True))
+    dips = [max(max(row[:i]) - row[i] for i in range(1, len(row))) for row in rows]
+    return (
+        f"{name} {len(rows):6} {means}   {sum(dip > 0.5 for dip in dips):4} {max(0.0, *dips):6.1f}"
+    )
+
+
+def table_row(name: str, rows: list[Sequence[float]]) -> str:
     means = " ".join(f"{fmean(column):6.1f}" for column in zip(*rows, strict=True))
     return f"{name} {len(rows):6} {means}         {below(rows, 1)}           {below(rows, 2)}"
 

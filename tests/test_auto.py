@@ -15,7 +15,7 @@ from piaa.finishing import Fitted
 from piaa.fit_report import FitReport
 from piaa.fitting import Gathered
 from piaa.scoring import Scorer, cls_branch, text_branch
-from worlds import World, varied_world
+from worlds import World, patch_world, varied_world
 
 average_precision = pytest.importorskip("sklearn.metrics").average_precision_score
 
@@ -168,6 +168,32 @@ def test_learning_curve_starts_at_zero_shot_and_does_not_dip(text: float) -> Non
         curve.append(ours)
     assert curve[0] - 0.5 <= curve[1] <= curve[2] + 0.5
     assert curve[2] > curve[0]
+
+
+def test_few_images_of_many_classes_do_not_hide_what_the_global_vector_knows() -> None:
+    """Objects without a patch of their own are seen in the global vector alone, which splits no class."""
+    world = patch_world(15, 400, 16, 128, 40, patch_noise=0.3, most_labels=5)
+    test, curve = slice(100, None), []
+    for n in (20, 50, 100):
+        fitted = fit(world, slice(n))
+        curve.append(mean_ap(world, test, fitted.scorer.evidence(features(world, test))))
+    seen = features(world, test)
+    by_text = mean_ap(world, test, text_branch(seen.patches, world.text, fitted.scorer.scales.text))
+    assert min(curve) > by_text + 5
+    assert curve == sorted(curve)
+
+
+@pytest.mark.parametrize("cls", [WEAK, USELESS], ids=["cls", "cls-"])
+def test_few_images_are_enough_to_leave_out_a_poor_global_vector(cls: tuple[float, float]) -> None:
+    """On 20 images no ratio of splits is believed; that g agrees with nothing is plain."""
+    world = varied_world(
+        16, 320, dim=32, n_patches=16, text=0.45, cls=cls[0] / 2, cls_noise=2 * cls[1]
+    )
+    fitted, test = fit(world, slice(20)), slice(20, None)
+    seen = features(world, test)
+    ours = mean_ap(world, test, fitted.scorer.evidence(seen))
+    by_text = text_branch(seen.patches, world.text, fitted.scorer.scales.text)
+    assert ours > mean_ap(world, test, by_text) - 0.5
 
 
 def test_absent_classes_stay_at_zero_shot_and_are_named() -> None:

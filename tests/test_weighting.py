@@ -55,6 +55,26 @@ def test_a_useless_global_branch_gets_nothing() -> None:
     assert weigh(text, crossfit, scores(400, 8, seed=7), torch.ones(8)).cls.min() > 0.2
 
 
+def test_a_global_branch_that_bears_the_text_out_is_heard_though_it_hardly_splits() -> None:
+    text, cls = scores(400, 8, seed=4, split=30.0), scores(400, 8, seed=7, split=2.5)
+    crossfit = scores(400, 8, seed=5)
+    assert gain(cls).mean() < 0.05 * gain(text).mean()
+    assert agreement(text, cls).mean() > 0.5
+    assert weigh(text, crossfit, cls, torch.ones(8)).cls.mean() > 0.1
+
+
+def test_from_few_images_a_global_branch_that_agrees_with_no_text_is_not_heard() -> None:
+    """Light and dark pictures, say: a split as clear as the text's, that has nothing to do with it."""
+    text, crossfit = scores(20, 40, seed=4, split=5.0), scores(20, 40, seed=5)
+    dark = torch.rand(20, 40, generator=torch.Generator().manual_seed(6)) < 0.1
+    cls = scores(20, 40, seed=7, split=0.0) + 5.0 * dark
+    assert gain(cls).mean() > 0.8 * gain(text).mean()
+    assert weigh(text, crossfit, cls, torch.ones(40)).cls.max() < 0.1
+    # A text that splits nothing may be the one that is wrong: that stays as before any fit.
+    noise = scores(20, 40, seed=8, split=0.0)
+    assert weigh(noise, crossfit, cls, torch.ones(40)).cls.min() > 0.3
+
+
 def test_a_learnt_branch_that_confuses_classes_gets_nothing() -> None:
     text, cls = scores(400, 8, seed=8), scores(400, 8, seed=9)
     confused = torch.randn(400, 8, generator=torch.Generator().manual_seed(10))

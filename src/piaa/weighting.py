@@ -35,6 +35,13 @@ LEARNED_SHARE = 0.5  # weight of G where it is trusted and has evidence
 WHOLE_SHARE = 0.45  # most that h takes from the others
 MIDPOINT = 0.15  # ratio of gains (g to T) at which g gets half of its share
 SHARPNESS = 3.0  # how fast it falls below
+SHARED = (
+    0.2,
+    0.8,
+)  # mean correlation of g with T at which g is heard even where it does not split,
+HEARD = (0.1, 0.5)  # and below which, from few images, its split is one of something else
+FEW = 50.0  # images at which that counts half,
+SURE = (1.0, 2.0)  # if T splits by so many nats over all images: else it may be T that is wrong
 PRIOR_GAIN = 2.0  # nats over all images; with few images no ratio is believed
 NULL_GAIN = 1.2  # what two components gain on pure noise, in nats over all images
 DOUBT = 20.0  # exponent on the ratio of gaps, which is near 1: 0.95 leaves 36 %, 0.9 leaves 12 %
@@ -102,7 +109,7 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
     if n < 4 or n_classes < 2:
         return even_weights(n_classes)
     gains = {name: gain(scores) for name, scores in (("T", text), ("X", crossfit), ("g", cls))}
-    share_of_cls = _global_weight(gains["T"], gains["g"], n)
+    share_of_cls = _global_weight(gains["T"], gains["g"], agreement(text, cls).mean(), n)
     outdone = {name: _outdone(gains[name], gains["X"], n) for name in ("T", "g")}
     twin = _twin(text, crossfit)
     split = gains["X"] - 3 * NULL_GAIN / n
@@ -239,8 +246,14 @@ def _outdone(gains: Tensor, by: Tensor, n: int) -> Tensor:
     return ramp(_mean_ratio(by, gains, n), OUTDONE)
 
 
-def _global_weight(text: Tensor, cls: Tensor, n: int) -> float:
-    return float(GLOBAL_SHARE / (1 + (MIDPOINT / _mean_ratio(cls, text, n)) ** SHARPNESS))
+def _global_weight(text: Tensor, cls: Tensor, agreed: Tensor, n: int) -> float:
+    """Of g, from the gains (C,) of T and g and how far they agree, ().
+
+    With few images no ratio of gains is believed, and that g agrees with a text that splits is plainer.
+    """
+    by_gain = 1 / (1 + (MIDPOINT / _mean_ratio(cls, text, n)) ** SHARPNESS)
+    alone = (1 - ramp(agreed, HEARD)) * ramp(text.mean() * n, SURE) / (1 + (n / FEW) ** 2)
+    return float(GLOBAL_SHARE * torch.maximum(by_gain * (1 - alone), ramp(agreed, SHARED)))
 
 
 def _mean_ratio(gains: Tensor, to: Tensor, n: int) -> Tensor:
