@@ -5,17 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from piaa.branch_statistics import agreement, gain, ramp
 from piaa.mixtures import standardize
-from piaa.weighting import (
-    TextStrength,
-    _twin,
-    agreement,
-    gain,
-    purified_share,
-    ramp,
-    weigh,
-    with_whole,
-)
+from piaa.presence import nearest_twin
+from piaa.weighting import TextStrength, purified_share, weigh, with_whole
 
 
 def scores(n: int, n_classes: int, *, seed: int, split: float = 4.0) -> torch.Tensor:
@@ -212,8 +205,8 @@ def test_twins_are_found_some_classes_at_a_time(monkeypatch: pytest.MonkeyPatch)
     own = agreement(text, crossfit).tolist()
     pairs = torch.corrcoef(crossfit.T).tolist()
     expected = [max([0.0, *(pairs[c][d] for d in range(11) if own[d] > own[c])]) for c in range(11)]
-    monkeypatch.setattr("piaa.weighting._CLASSES_AT_ONCE", 4)
-    assert _twin(text, crossfit).tolist() == pytest.approx(expected, abs=1e-5)
+    monkeypatch.setattr("piaa.presence._CLASSES_AT_ONCE", 4)
+    assert nearest_twin(text, crossfit).tolist() == pytest.approx(expected, abs=1e-5)
     assert expected[9] > 0.9
 
 

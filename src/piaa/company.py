@@ -26,8 +26,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from piaa.branch_statistics import ramp
 from piaa.thresholds import Cuts, estimate_thresholds
-from piaa.weighting import ramp
 
 SHARE = 0.5  # of the nats that count; more would harm classes that are not there
 MOST = 4.0  # nats

@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from piaa.branch_statistics import ramp
 from piaa.config import Config
 from piaa.groups import Groups, find_groups, name_groups, stability
 from piaa.learned import Learned, matched_scale
 from piaa.pvcl import Classifier, gda
 from piaa.remembered import Remembered
-from piaa.weighting import ramp
 
 # Adjusted Rand index of two halves' groups, from which and to which groups count. Features of
 # photographs have 0.05 to 0.35, worlds of separate things 0.75 to 1 (docs/method.md).
