@@ -56,6 +56,15 @@ def test_a_global_branch_that_bears_the_text_out_is_heard_though_it_hardly_split
     assert weigh(text, crossfit, cls, torch.ones(8)).cls.mean() > 0.1
 
 
+@pytest.mark.parametrize(("n", "share"), [(8, 0.4988), (50, 0.475), (2000, 0.45)])
+def test_few_images_leave_a_global_branch_the_half_that_it_has_before_any(
+    n: int, share: float
+) -> None:
+    text = scores(n, 4, seed=4)
+    weights = weigh(text, torch.zeros(n, 4), text + 0.1 * scores(n, 4, seed=5), torch.ones(4))
+    assert weights.cls.tolist() == pytest.approx([share] * 4, abs=1e-4)
+
+
 def test_from_few_images_a_global_branch_that_agrees_with_no_text_is_not_heard() -> None:
     """Light and dark pictures, say: a split as clear as the text's, that has nothing to do with it."""
     text, crossfit = scores(20, 40, seed=4, split=5.0), scores(20, 40, seed=5)

@@ -15,7 +15,7 @@ from piaa.mixtures import standardize
 
 PRESENT = (1.15, 1.6)  # agreement of T and g on a class, 2 at most, between absent and present
 FIRST = (0.5, 0.8)  # share of T's highest images in which g finds no other class likelier
-SAME = (0.74, 0.84)  # correlation of X with a class that agrees better with its text: it is that class
+SAME = (0.74, 0.84)  # correlation of X with a class that fits its text better: X is of that one
 BORNE_OUT = (0.62, 0.72)  # correlation of X with g, which it has not learnt from, that settles it
 SEES = (0.2, 0.4)  # the same, for the upper quarter of the classes, below which g cannot tell
 SEEN = (0.45, 0.6)  # the same, relative to other classes, below which X has learnt something else

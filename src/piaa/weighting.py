@@ -41,15 +41,15 @@ from piaa.branch_statistics import (
 from piaa.presence import nearest_twin, presence_of
 
 # None of these is set per data set; docs/method.md shows how little the result depends on each.
-GLOBAL_SHARE = 0.45  # weight of g where it is as informative as T
+GLOBAL_SHARE = 0.45  # weight of g where it is as informative as T; with few images, half
 LEARNED_SHARE = 0.5  # weight of G where it is trusted and has evidence
 WHOLE_SHARE = 0.45  # most that h takes from the others
 MIDPOINT = 0.15  # ratio of gains (g to T) at which g gets half of its share
 SHARPNESS = 3.0  # how fast it falls below
 SHARED = (0.2, 0.8)  # mean correlation of g with T from which g is heard even if it splits nothing,
 HEARD = (0.1, 0.5)  # and below which, from few images, its split is one of something else
-FEW = 50.0  # images at which that counts half,
 SURE = (1.0, 2.0)  # if T splits by so many nats over all images: else it may be T that is wrong
+FEW = 50.0  # images that are few by half
 DOUBT = 20.0  # exponent on the ratio of gaps, which is near 1: 0.95 leaves 36 %, 0.9 leaves 12 %
 TAIL_DOUBT = 12.0  # exponent on the ratio of tails, X to T, where X's is the shorter
 CLEAR = (0.6, 1.0)  # gain of X in nats an image from which, and to which, a class splits clearly,
@@ -105,7 +105,8 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
     if n < 4 or n_classes < 2:
         return even_weights(n_classes)
     gains = {name: gain(scores) for name, scores in (("T", text), ("X", crossfit), ("g", cls))}
-    share_of_cls = _global_weight(gains["T"], gains["g"], agreement(text, cls).mean(), n)
+    known = _known(gains["T"], gains["g"], agreement(text, cls).mean(), n)
+    share_of_cls = known * (GLOBAL_SHARE + (0.5 - GLOBAL_SHARE) * _few(n))
     outdone = {name: _outdone(gains[name], gains["X"], n) for name in ("T", "g")}
     twin = nearest_twin(text, crossfit)
     split = gains["X"] - 3 * NULL_GAIN / n
@@ -120,7 +121,7 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
         twin,
         clear,
         confidence,
-        known=share_of_cls / GLOBAL_SHARE,
+        known=known,
         weak=outdone["T"],
     )
     trust = min(1.0, mean_gap(crossfit) / max(mean_gap(text), 1e-6)) ** DOUBT
@@ -214,14 +215,19 @@ def _outdone(gains: Tensor, by: Tensor, n: int) -> Tensor:
     return ramp(mean_ratio(by, gains, n), OUTDONE)
 
 
-def _global_weight(text: Tensor, cls: Tensor, agreed: Tensor, n: int) -> float:
-    """Of g, from the gains (C,) of T and g and how far they agree, ().
+def _known(text: Tensor, cls: Tensor, agreed: Tensor, n: int) -> float:
+    """In [0, 1], how far to believe g: from the gains (C,) of T and g and how far they agree, ().
 
     With few images no ratio of gains is believed, and that g agrees with a text that splits is plainer.
     """
     by_gain = 1 / (1 + (MIDPOINT / mean_ratio(cls, text, n)) ** SHARPNESS)
-    alone = (1 - ramp(agreed, HEARD)) * ramp(text.mean() * n, SURE) / (1 + (n / FEW) ** 2)
-    return float(GLOBAL_SHARE * torch.maximum(by_gain * (1 - alone), ramp(agreed, SHARED)))
+    alone = (1 - ramp(agreed, HEARD)) * ramp(text.mean() * n, SURE) * _few(n)
+    return float(torch.maximum(by_gain * (1 - alone), ramp(agreed, SHARED)))
+
+
+def _few(n: int) -> float:
+    """From 1 at no images to 0."""
+    return 1 / (1 + (n / FEW) ** 2)
 
 
 def _evidence(text: Tensor, crossfit: Tensor, clear: Tensor) -> Tensor:
