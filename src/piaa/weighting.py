@@ -206,8 +206,8 @@ def purified_share(plain: Tensor, purified: Tensor, weak: float) -> float:
     mixed in where the purified scores split more clearly. Beside a text that is not `weak` the mean of
     both is the most: it is never far below the better.
     """
-    ratio = float(gain(purified).mean()) / max(float(gain(plain).mean()), 1e-3)
-    return 0.5 * (1 + weak) * float(ramp(torch.tensor(ratio), (1.0, 1.08)))
+    clearer = gain(purified).mean() / gain(plain).mean().clamp_min(1e-3)
+    return 0.5 * (1 + weak) * float(ramp(clearer, (1.0, 1.08)))
 
 
 def _outdone(gains: Tensor, by: Tensor, n: int) -> Tensor:
