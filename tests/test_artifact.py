@@ -107,6 +107,17 @@ class TestRoundTrip:
         assert loaded.scorer.company is None
         assert torch.equal(scores(loaded), scores(expected))
 
+    def test_a_file_from_before_known_images_had_an_end(self, path: Path) -> None:
+        whole, expected = load_artifact(path), Recognizer.load(path, ColorEncoder())
+        assert expected.scorer.beyond is not None
+        expected._scorer = replace(expected.scorer, beyond=None)
+        older = {name: t for name, t in whole.tensors.items() if not name.startswith("beyond.")}
+        assert len(older) == len(whole.tensors) - 3
+        save_artifact(path, Artifact(older, whole.header))
+        loaded = Recognizer.load(path, ColorEncoder())
+        assert loaded.scorer.beyond is None
+        assert torch.equal(scores(loaded), scores(expected))
+
     @pytest.mark.parametrize("later", ["rival", "elimination"])
     def test_a_file_from_before_something_of_company_was_known(
         self, path: Path, later: str
@@ -293,18 +304,23 @@ class TestDamage:
                 )
         more = {**whole.tensors, "more": torch.zeros(1)}
         self.check_forged(path, more, whole.header, "more")
+        flat = {**whole.tensors, "beyond.width": torch.zeros_like(whole.tensors["beyond.width"])}
+        self.check_forged(path, flat, whole.header, "beyond.width .*not positive")
 
-    def test_a_single_class_has_no_company(self, path: Path) -> None:
+    def test_a_single_class_has_no_company_and_no_end(self, path: Path) -> None:
         Recognizer(ColorEncoder(), ["red"]).save(path)
         zero = load_artifact(path)
         recognizer = Recognizer(ColorEncoder(), ["red"])
         recognizer.fit(pictures())
         recognizer.save(path)
         whole = load_artifact(path)
-        assert not any(name.startswith("company.") for name in (*zero.tensors, *whole.tensors))
+        names = (*zero.tensors, *whole.tensors)
+        assert not any(name.startswith(("company.", "beyond.")) for name in names)
         forged = {"company.level": torch.zeros(1), "company.cost": torch.zeros(1)}
         forged["company.steepness"] = torch.tensor(1.0)
         self.check_forged(path, {**whole.tensors, **forged}, whole.header, "too many: company")
+        forged = {f"beyond.{name}": torch.ones(1) for name in ("level", "width", "floor")}
+        self.check_forged(path, {**whole.tensors, **forged}, whole.header, "too many: beyond")
 
     def test_headers_that_do_not_fit(self, path: Path) -> None:
         whole = load_artifact(path)

@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 
 from fake_encoder import FeatureEncoder
 from piaa import Config, Recognizer
+from piaa.beyond import Beyond
 from piaa.company import Company
 from piaa.encoders.base import ImageFeatures
 from piaa.errors import InputError
@@ -40,7 +41,7 @@ def words_and_images(seed: int = 0) -> tuple[Tensor, ImageFeatures]:
 
 
 def fitted_scorer(words: Tensor) -> Scorer:
-    """All four branches and company; weights and thresholds of every class different."""
+    """All four branches, company and known images' ends; of every class all numbers differ."""
     random = torch.Generator().manual_seed(7)
     n = len(words)
     shares = torch.rand(4, n, generator=random)
@@ -56,6 +57,8 @@ def fitted_scorer(words: Tensor) -> Scorer:
         torch.rand(n, generator=random),
         none,
     )
+    level, width, floor = torch.rand(3, n, generator=torch.Generator().manual_seed(9))
+    beyond = Beyond(-1.5 + level, 0.1 + width, -2 * floor)
     return Scorer(
         words,
         Config.auto(),
@@ -66,6 +69,7 @@ def fitted_scorer(words: Tensor) -> Scorer:
         1.3,
         whole,
         company,
+        beyond,
     )
 
 
@@ -78,6 +82,13 @@ def scorers(words: Tensor) -> dict[str, Scorer]:
         "fitted": fitted,
         "weak text": replace(fitted, company=replace(fitted.company, elimination=elimination)),
     }
+
+
+def test_images_beyond_the_known_are_among_those_to_compare() -> None:
+    words, features = words_and_images()
+    scorer = fitted_scorer(words)
+    lifted = scorer.evidence(features) - replace(scorer, beyond=None).evidence(features)
+    assert (lifted > 0.1).sum() > 100
 
 
 @pytest.mark.parametrize("kind", ["zero-shot", "fitted", "weak text"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from piaa.branch_statistics import agreement, gain, ramp
+from piaa.branch_statistics import agreement, found, gain, ramp
 from piaa.mixtures import standardize
 from piaa.presence import nearest_twin
 from piaa.weighting import TextStrength, purified_share, weigh, with_whole
@@ -242,8 +244,45 @@ def test_what_was_found_in_few_images_counts_little() -> None:
         whole.append(float(with_whole(weights, others, others).whole.max()))
     assert 0 < learned[0] < 0.06 < learned[1] < 0.3 < 0.4 < learned[2]
     full = 0.45 / (1 + 0.35**2)  # of the share, at a correlation of 1
-    for found, share in zip((5, 16, 50), whole, strict=True):
-        assert share == pytest.approx(full * found**2 / (found**2 + 16**2), abs=0.01)
+    for images, share in zip((5, 16, 50), whole, strict=True):
+        assert share == pytest.approx(full * images**2 / (images**2 + 16**2), abs=0.01)
+
+
+def test_what_varies_out_of_proportion_is_not_learnt_beside_a_good_text() -> None:
+    """X of class 3 is what it was, times 1.5 and times 3: how alike scores are does not change by that."""
+    text, crossfit, cls = (scores(400, 8, seed=seed, split=6.0) for seed in (50, 51, 52))
+    usual = weigh(text, crossfit, cls, torch.ones(8))
+    for times, kept in ((1.5, 1.0), (2.1, 0.5), (3.0, 0.0)):
+        louder = crossfit.clone()
+        louder[:, 3] *= times * text[:, 3].std() / crossfit[:, 3].std()
+        weights = weigh(text, louder, cls, torch.ones(8))
+        for before, after in (
+            (usual.evidence, weights.evidence),
+            (usual.learned, weights.learned),
+        ):
+            assert float(after[3] / before[3]) == pytest.approx(kept, abs=0.02)
+            torch.testing.assert_close(after[4:], before[4:])
+
+
+def test_beside_a_weak_text_it_is_learnt_all_the_same() -> None:
+    text, crossfit, cls = (
+        scores(400, 8, seed=seed, split=s) for seed, s in ((53, 2.0), (54, 9.0), (55, 2.0))
+    )
+    assert TextStrength.of(text, crossfit).weak == 1
+    assert float((crossfit.std(0) / text.std(0)).min()) > 2
+    assert weigh(text, crossfit, cls, torch.ones(8)).evidence.min() > 0.8
+
+
+def test_the_whole_image_classifier_was_taught_little_of_a_class_that_is_hardly_found() -> None:
+    text, crossfit, cls = (scores(400, 8, seed=seed) for seed in (56, 57, 58))
+    weights = weigh(text, crossfit, cls, torch.ones(8))
+    others = weights.fuse(text, crossfit, cls, None)
+    surely = replace(weights, evidence=torch.ones(8))
+    full = with_whole(surely, others, others).whole
+    # Half of what others find is enough; a tenth is not.
+    for part, kept in ((0.5, 1.0), (0.2, 0.5), (0.1, 0.25), (0.0, 0.0)):
+        less = replace(surely, evidence=part * found(others))
+        assert torch.allclose(with_whole(less, others, others).whole, kept * full, atol=0.01)
 
 
 def a_text_that_hardly_splits() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

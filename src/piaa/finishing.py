@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from piaa.beyond import Beyond
 from piaa.company import Company
 from piaa.config import Config
 from piaa.grouped import learn_groups
@@ -138,15 +139,18 @@ class Finisher:
             evidence = torch.cat([scorer.evidence(some).cpu() for some in self.seen.features()])
         else:
             by_whole = None if scorer.whole is None else scorer.whole.scores(self.seen.cls).cpu()
-            by_learned = self._over_sample(learned)
-            evidence = scorer.weights.fuse(text, by_learned, cls, by_whole)
+            by_patches, weights = self._over_sample(learned), scorer.weights
+            by_text = weights.by_text(text, cls)
+            by_learned = weights.by_learned(by_patches, by_whole)
             if strength is not None:
+                scorer = replace(scorer, beyond=Beyond.of(by_text, by_learned))
+                evidence = scorer.together(by_text, by_learned, by_patches)
                 company = Company.of(evidence, held)
-                if strength.weak > 0 and scorer.weights.learned.any():
+                if strength.weak > 0 and weights.learned.any():
                     weak = strength.weak * (1 - strength.known)
-                    company = company.with_elimination(evidence, by_learned, weak)
+                    company = company.with_elimination(evidence, by_patches, weak)
                 scorer = replace(scorer, company=company)
-                evidence = company.explain(evidence, by_learned)
+            evidence = scorer.together(by_text, by_learned, by_patches)
         cuts = estimate_thresholds(evidence, held)
         scorer = replace(scorer, thresholds=cuts.thresholds, slope=cuts.slope)
         retained = Retained(members.label.cpu(), members.image.cpu(), members.cell.cpu())

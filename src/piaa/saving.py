@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from piaa.artifact import Artifact, load_artifact, save_artifact
+from piaa.beyond import Beyond
 from piaa.classes import ClassList
 from piaa.company import Company
 from piaa.config import Config
@@ -49,6 +50,8 @@ def as_artifact(recognizer: Recognizer) -> Artifact:
         tensors |= {name: places[name.removeprefix("bank.")].to(d) for name, d in _BANK.items()}
     if scorer.whole is not None:
         tensors |= {f"whole.{name}": value for name, value in vars(scorer.whole).items()}
+    if scorer.beyond is not None:
+        tensors |= {f"beyond.{name}": value for name, value in vars(scorer.beyond).items()}
     if scorer.company is not None:
         tensors |= {f"company.{name}": value for name, value in vars(scorer.company).items()}
     header: dict[str, Any] = {
@@ -126,6 +129,8 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
         thresholds=tensors["thresholds"],
         slope=_positive("slope", header["slope"]),
         whole=_classifier(tensors, "whole", encoder.device) if "whole.weight" in tensors else None,
+        # Older files do not know where a class's known images end.
+        beyond=Beyond(**_group(tensors, "beyond")) if "beyond.level" in tensors else None,
         company=_company(tensors),
     )
     return recognizer
@@ -168,6 +173,8 @@ def _check_tensors(tensors: Mapping[str, Tensor], c: int, d: int, *, fitted: boo
         expected |= dict.fromkeys(_BANK, (n_members,))
         if any(name.startswith("whole.") for name in tensors):
             expected |= {"whole.weight": (d, c), "whole.bias": (c,)}
+        if c > 1 and any(name.startswith("beyond.") for name in tensors):
+            expected |= dict.fromkeys(("beyond.level", "beyond.width", "beyond.floor"), (c,))
         if c > 1 and any(name.startswith("company.") for name in tensors):
             expected |= {"company.level": (c,), "company.steepness": (), "company.cost": (c,)}
             expected |= {f"company.{x}": (c,) for x in _LATER if f"company.{x}" in tensors}
@@ -184,3 +191,5 @@ def _check_tensors(tensors: Mapping[str, Tensor], c: int, d: int, *, fitted: boo
             dtype.is_floating_point and tensor.abs().gt(_LARGEST).any()
         ):
             raise InputError(f"{name} holds numbers that are not finite, or above {_LARGEST:g}")
+    if "beyond.width" in expected and not tensors["beyond.width"].gt(0).all():
+        raise InputError("beyond.width holds numbers that are not positive")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from piaa import paa
+from piaa.beyond import Beyond
 from piaa.company import Company
 from piaa.config import Config
 from piaa.encoders.base import ImageFeatures
@@ -39,6 +40,7 @@ class Scorer:
         whole: the learnt classifier of the global vector; None where it has no weight.
         scales, weights: of the branches, in the auto form.
         company: what found classes say against the others; None before any fit and in the published form.
+        beyond: where each class's known images end; likewise.
         thresholds: (C,) float32, where each class's evidence is cut.
         slope: turns evidence above its threshold into a score.
     """
@@ -52,6 +54,7 @@ class Scorer:
     slope: float
     whole: Classifier | None = None
     company: Company | None = None
+    beyond: Beyond | None = None
 
     @staticmethod
     def zero_shot(text: Tensor, config: Config, scale: float) -> Scorer:
@@ -71,15 +74,28 @@ class Scorer:
         if self.classifier is not None and self.published_form:
             fused = paa.aggregate(patches, cls, self.text, self.classifier, self.config).fused
             return paa.log_odds(fused.clamp_min(1e-30).log())
-        total = torch.zeros(len(cls), len(self.text), device=cls.device)
+        text, learned, by_cls, whole = self._branches(patches, cls)
         weights = self.weights
-        branches = self._branches(patches, cls)
-        for weight, branch in zip(
-            (weights.text, weights.learned, weights.cls, weights.whole), branches, strict=True
+        by_text, by_learned = torch.zeros(2, len(cls), len(self.text), device=cls.device)
+        for total, weight, branch in (
+            (by_text, weights.text, text),
+            (by_text, weights.cls, by_cls),
+            (by_learned, weights.learned, learned),
+            (by_learned, weights.whole, whole),
         ):
             if branch is not None:
                 total += weight.to(cls.device, non_blocking=True) * branch
-        return total if self.company is None else self.company.explain(total, branches[1])
+        return self.together(by_text, by_learned, learned)
+
+    def together(self, by_text: Tensor, by_learned: Tensor, learned: Tensor | None) -> Tensor:
+        """Evidence (B, C) from what the text branches and the learnt ones say in sum, each (B, C).
+
+        learned (B, C) is G by itself; it may be None where it has no weight.
+        """
+        if self.beyond is not None:
+            by_learned = self.beyond.lift(by_text, by_learned)
+        total = by_text + by_learned
+        return total if self.company is None else self.company.explain(total, learned)
 
     def scores(self, features: ImageFeatures) -> Tensor:
         """Scores (B, C) float32 in [0, 1]; 0.5 is each class's threshold."""

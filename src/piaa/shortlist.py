@@ -175,26 +175,29 @@ class Shortlist:
             )
         scorer, weights = self.scorer, self.scorer.weights
         device = features.cls.device
-        by_global = torch.zeros(len(features.cls), len(scorer.text), device=device)
+        n_images, n_classes = len(features.cls), len(scorer.text)
+        by_text, by_learned = torch.zeros(2, n_images, n_classes, device=device)
         if weights.cls.any():
-            by_global += weights.cls.to(device) * cls_branch(
+            by_text += weights.cls.to(device) * cls_branch(
                 features.cls, scorer.text, scorer.scales.cls
             )
         if scorer.whole is not None:
-            by_global += weights.whole.to(device) * scorer.whole.scores(features.cls)
-        found = torch.full_like(by_global, -torch.inf)
-        learned = torch.full_like(by_global, -torch.inf) if self._learns else None
+            by_learned += weights.whole.to(device) * scorer.whole.scores(features.cls)
+        listed = torch.zeros(n_images, n_classes, dtype=torch.bool, device=device)
+        learned = torch.full_like(by_learned, -torch.inf) if self._learns else None
+        sums = [by_text] * bool(weights.text.any()) + [by_learned] * self._learns
         for image, patches in enumerate(features.patches):
             # As scores are ranked: by the distance from each class's threshold.
-            standing = by_global[image] - scorer.thresholds.to(device)
+            standing = by_text[image] + by_learned[image] - scorer.thresholds.to(device)
             classes, by_branch = self._search(patches, standing, count)
-            total = by_global[image, classes]
-            for branch, scores in zip(self._branches, by_branch, strict=True):
-                total += branch.weight[classes] * scores
-            found[image, classes] = total
+            listed[image, classes] = True
+            for branch, scores, total in zip(self._branches, by_branch, sums, strict=True):
+                total[image, classes] += branch.weight[classes] * scores
             if learned is not None:
                 learned[image, classes] = by_branch[-1]
-        return found if scorer.company is None else scorer.company.explain(found, learned)
+        return scorer.together(
+            by_text.masked_fill_(~listed, -torch.inf), by_learned.masked_fill_(~listed, 0), learned
+        )
 
     def scores(self, features: ImageFeatures, count: int) -> Tensor:
         """As `Scorer.scores`; 0 for the classes off the list."""

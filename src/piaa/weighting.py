@@ -59,11 +59,13 @@ OWN = (0.3, 0.5)  # correlation of X with its own text, below which it has learn
 BEHIND = (0.8, 1.0)  # ratio of gains, X to T, below which the text alone tells a class better
 OUTDONE = (2.0, 3.0)  # ratio of gains, X to T or g, on average or of a clear class: that gives way
 OUTDONE_BY_GROUPS = (1.0, 2.0)  # the same, for G of named groups of patches
+LOUD = (1.8, 2.4)  # spread of X, in that of T: beside a text that is not weak, less of it counts
 KNOWN = (0.02, 0.04)  # nats an image by which T must split a class to know it by itself
 GHOST = (0.6, 0.9)  # correlation of X with a class that agrees better with its text: no clear split
 FOR_LEARNED = (0.5, 0.8)  # presence that G needs, and h, which knows nothing but what it was taught
 FOR_OWN_CUT = (0.0, 0.45)  # presence that a threshold needs to lie below that of all classes
 HALF_AGREEMENT = 0.35  # correlation of h with the rest at which it gets half of its share
+FOR_WHOLE = 0.4  # share of the images that others find which X must find, for h to count in full
 
 
 @dataclass(frozen=True)
@@ -83,10 +85,18 @@ class BranchWeights:
     evidence: Tensor
     presence: Tensor
 
-    def fuse(self, text: Tensor, learned: Tensor, cls: Tensor, whole: Tensor | None) -> Tensor:
-        """Weighted sum of branch scores (B, C); `whole` may be None where its weight is 0."""
-        total = self.text * text + self.learned * learned + self.cls * cls
+    def by_text(self, text: Tensor, cls: Tensor) -> Tensor:
+        """What the text branches say in sum, of T and g (B, C)."""
+        return self.text * text + self.cls * cls
+
+    def by_learned(self, learned: Tensor, whole: Tensor | None) -> Tensor:
+        """What the learnt branches say in sum, of G and h (B, C); h may be None where it has no weight."""
+        total = self.learned * learned
         return total if whole is None else total + self.whole * whole
+
+    def fuse(self, text: Tensor, learned: Tensor, cls: Tensor, whole: Tensor | None) -> Tensor:
+        """All four in sum, (B, C)."""
+        return self.by_text(text, cls) + self.by_learned(learned, whole)
 
 
 def even_weights(n_classes: int) -> BranchWeights:
@@ -126,12 +136,16 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
     )
     trust = min(1.0, mean_gap(crossfit) / max(mean_gap(text), 1e-6)) ** DOUBT
     evidence = _evidence(text, crossfit, clear) * ramp(presence, FOR_LEARNED)
+    gives_way = {
+        name: torch.maximum(of_all, ramp(ratio(gains["X"], gains[name], n), OUTDONE))
+        for name, of_all in outdone.items()
+    }
+    evidence = evidence * (1 - (1 - gives_way["T"]) * _loud(text, crossfit))
     better = ramp(ratio(gains["X"], gains["T"], n), BEHIND)
     learned = LEARNED_SHARE * clear.clamp_min(trust) * evidence * better
     weights = {"T": 1 - share_of_cls - learned, "g": torch.full((n_classes,), share_of_cls)}
     for name, weight in weights.items():
-        own = torch.maximum(outdone[name], ramp(ratio(gains["X"], gains[name], n), OUTDONE))
-        given = own * clear * evidence * better * weight
+        given = gives_way[name] * clear * evidence * better * weight
         weights[name] = weight - given
         learned = learned + given
 
@@ -143,7 +157,9 @@ def with_whole(weights: BranchWeights, others: Tensor, crossfit: Tensor) -> Bran
     """Make room for h. others (n, C): what the rest says; crossfit (n, C): h of the other half."""
     agreed = agreement(crossfit, others).clamp_min(0).square()
     share = WHOLE_SHARE * agreed / (agreed + HALF_AGREEMENT**2)
-    share = share * found(others) * ramp(weights.presence, FOR_LEARNED)
+    # What h says it has from the others: of a class that X hardly finds it was taught hardly anything.
+    enough = torch.minimum(found(others), weights.evidence / FOR_WHOLE)
+    share = share * enough * ramp(weights.presence, FOR_LEARNED)
     rest = 1 - share
     return replace(
         weights,
@@ -223,6 +239,16 @@ def _known(text: Tensor, cls: Tensor, agreed: Tensor, n: int) -> float:
     by_gain = 1 / (1 + (MIDPOINT / mean_ratio(cls, text, n)) ** SHARPNESS)
     alone = (1 - ramp(agreed, HEARD)) * ramp(text.mean() * n, SURE) * _few(n)
     return float(torch.maximum(by_gain * (1 - alone), ramp(agreed, SHARED)))
+
+
+def _loud(text: Tensor, crossfit: Tensor) -> Tensor:
+    """(C,) in [0, 1]: whether X varies out of all proportion to T.
+
+    A bank of patches that are nearly the same makes a classifier that is far too sure: small airplanes in a
+    blue sky, under the name of bird.
+    """
+    spread, own = (scores.std(0, unbiased=False) for scores in (crossfit, text))
+    return ramp(spread / own.clamp_min(1e-6), LOUD)
 
 
 def _few(n: int) -> float:
