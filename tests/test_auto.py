@@ -179,7 +179,8 @@ def test_few_images_of_many_classes_do_not_hide_what_the_global_vector_knows() -
         curve.append(mean_ap(world, test, fitted.scorer.evidence(features(world, test))))
     seen = features(world, test)
     by_text = mean_ap(world, test, text_branch(seen.patches, world.text, fitted.scorer.scales.text))
-    assert min(curve) > by_text + 5
+    before = Scorer.zero_shot(world.text, Config.auto(), 100.0).evidence(seen)
+    assert min(curve) > max(by_text + 5, mean_ap(world, test, before) - 0.5)
     assert curve == sorted(curve)
 
 
@@ -215,12 +216,41 @@ def test_absent_classes_stay_at_zero_shot_and_are_named() -> None:
 
 def test_a_whole_image_is_surer_than_a_patch() -> None:
     """Mean entropies of the text branches: 0.8 and 0.6 of log C."""
-    world = varied_world(14, 200)
-    scales = fit(world, slice(200)).scorer.scales
+    world = varied_world(14, 600)
+    scales = fit(world, slice(600)).scorer.scales
     for vectors, scale, share in ((world.patches, scales.text, 0.8), (world.cls, scales.cls, 0.6)):
         p = (scale * vectors @ world.text.T).flatten(0, -2).double().softmax(1)
         entropy = -torch.xlogy(p, p).sum(1).mean() / math.log(len(world.text))
         assert entropy == pytest.approx(share, abs=0.005)
+
+
+def test_from_few_images_both_text_branches_have_one_scale_as_before_any() -> None:
+    """Half way, as a factor, at 50 images."""
+    world = varied_world(14, 600)
+    for n, share in ((10, 0.96), (50, 0.5), (100, 0.2), (600, 0.01)):
+        scales = fit(world, slice(n)).scorer.scales
+        matched = pvcl.match_scale(world.cls[:n] @ world.text.T, entropy=0.6)
+        assert matched > 1.3 * scales.text
+        assert math.log(scales.cls) == pytest.approx(
+            share * math.log(scales.text) + (1 - share) * math.log(matched), abs=0.01
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "cls"), [(0.45, (1, 1), STRONG), (0.3, (1, 3), USELESS)]
+)
+def test_twenty_images_of_eighty_classes_leave_the_text_as_it_was(
+    text: float, labels: tuple[int, int], cls: tuple[float, float]
+) -> None:
+    """A global vector that spoke up as soon as there were images took 2 mAP from both."""
+    world = varied_world(
+        30 + (text > 0.4), 500, n_classes=80, text=text, cls=cls[0], cls_noise=cls[1], labels=labels
+    )
+    test = slice(300, None)
+    seen = features(world, test)
+    before = Scorer.zero_shot(world.text, Config.auto(), 100.0).evidence(seen)
+    after = fit(world, slice(20)).scorer.evidence(seen)
+    assert mean_ap(world, test, after) > mean_ap(world, test, before) - 1.0
 
 
 def test_weights_are_weights() -> None:

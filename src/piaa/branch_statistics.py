@@ -14,6 +14,7 @@ PRIOR_GAIN = 2.0  # nats over all images; with few images no ratio is believed
 NULL_GAIN = 1.2  # what two components gain on pure noise, in nats over all images
 LEAD = 1.0  # a gap below this many standard deviations finds nothing
 ENOUGH = 16.0  # images that a class is found in, at which what was learnt from them counts half
+FEW = 50.0  # images that are few by half
 TAIL = 0.02  # share of images that form a class's upper tail
 
 
@@ -45,6 +46,11 @@ def mean_ratio(gains: Tensor, to: Tensor, n: int) -> Tensor:
 def relative(values: Tensor) -> Tensor:
     """To those of the upper quarter of the classes, in [0, 1]."""
     return (values.clamp_min(0) / values.quantile(0.75).clamp_min(1e-3)).clamp(0, 1)
+
+
+def few(n: int) -> float:
+    """In [0, 1]: from 1 at no images to 0."""
+    return 1 / (1 + (n / FEW) ** 2)
 
 
 def mean_gap(scores: Tensor) -> float:

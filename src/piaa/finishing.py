@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from piaa.beyond import Beyond
+from piaa.branch_statistics import few
 from piaa.company import Company
 from piaa.config import Config
 from piaa.grouped import learn_groups
@@ -107,9 +108,7 @@ class Finisher:
         scales = Scales(
             text=text_scale,
             learned=learned.scale,
-            cls=matched_scale(
-                self.seen.cls @ self.text.T, _WHOLE_IMAGE * self.config.matched_entropy
-            ),
+            cls=self._cls_scale(text_scale),
         )
         cls = cls_branch(self.seen.cls, self.text, scales.cls).cpu()
         size = self.config.effective_bank_size(
@@ -197,6 +196,13 @@ class Finisher:
         device = self.text.device
         moved = Classifier(classifier.weight.to(device), classifier.bias.to(device))
         return replace(scorer, weights=weights, whole=moved)
+
+    def _cls_scale(self, text_scale: float) -> float:
+        """Of g: matched to the images; with few of them that of T, as both have one before any fit."""
+        entropy = _WHOLE_IMAGE * self.config.matched_entropy
+        matched = matched_scale(self.seen.cls @ self.text.T, entropy)
+        doubt = few(len(self.seen.cls))
+        return float(text_scale**doubt * matched ** (1 - doubt))
 
     def _crossfit(self, config: Config) -> Tensor:
         by_first, by_second = (self._solve(bank, config)[0] for bank in self.banks)

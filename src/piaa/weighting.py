@@ -30,6 +30,7 @@ from torch import Tensor
 from piaa.branch_statistics import (
     NULL_GAIN,
     agreement,
+    few,
     found,
     gain,
     mean_gap,
@@ -46,10 +47,9 @@ LEARNED_SHARE = 0.5  # weight of G where it is trusted and has evidence
 WHOLE_SHARE = 0.45  # most that h takes from the others
 MIDPOINT = 0.15  # ratio of gains (g to T) at which g gets half of its share
 SHARPNESS = 3.0  # how fast it falls below
-SHARED = (0.2, 0.8)  # mean correlation of g with T from which g is heard even if it splits nothing,
-HEARD = (0.1, 0.5)  # and below which, from few images, its split is one of something else
+SHARED = (0.2, 0.8)  # mean correlation of g with T from which g is heard even if it splits nothing
+HEARD = (0.1, 0.5)  # the same from few images, and below which its split is one of something else,
 SURE = (1.0, 2.0)  # if T splits by so many nats over all images: else it may be T that is wrong
-FEW = 50.0  # images that are few by half
 DOUBT = 20.0  # exponent on the ratio of gaps, which is near 1: 0.95 leaves 36 %, 0.9 leaves 12 %
 TAIL_DOUBT = 12.0  # exponent on the ratio of tails, X to T, where X's is the shorter
 CLEAR = (0.6, 1.0)  # gain of X in nats an image from which, and to which, a class splits clearly,
@@ -116,7 +116,7 @@ def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> Br
         return even_weights(n_classes)
     gains = {name: gain(scores) for name, scores in (("T", text), ("X", crossfit), ("g", cls))}
     known = _known(gains["T"], gains["g"], agreement(text, cls).mean(), n)
-    share_of_cls = known * (GLOBAL_SHARE + (0.5 - GLOBAL_SHARE) * _few(n))
+    share_of_cls = known * (GLOBAL_SHARE + (0.5 - GLOBAL_SHARE) * few(n))
     outdone = {name: _outdone(gains[name], gains["X"], n) for name in ("T", "g")}
     twin = nearest_twin(text, crossfit)
     split = gains["X"] - 3 * NULL_GAIN / n
@@ -237,8 +237,10 @@ def _known(text: Tensor, cls: Tensor, agreed: Tensor, n: int) -> float:
     With few images no ratio of gains is believed, and that g agrees with a text that splits is plainer.
     """
     by_gain = 1 / (1 + (MIDPOINT / mean_ratio(cls, text, n)) ** SHARPNESS)
-    alone = (1 - ramp(agreed, HEARD)) * ramp(text.mean() * n, SURE) * _few(n)
-    return float(torch.maximum(by_gain * (1 - alone), ramp(agreed, SHARED)))
+    heard = ramp(agreed, HEARD)
+    alone = (1 - heard) * ramp(text.mean() * n, SURE) * few(n)
+    shared = torch.lerp(ramp(agreed, SHARED), heard, few(n))
+    return float(torch.maximum(by_gain * (1 - alone), shared))
 
 
 def _loud(text: Tensor, crossfit: Tensor) -> Tensor:
@@ -249,11 +251,6 @@ def _loud(text: Tensor, crossfit: Tensor) -> Tensor:
     """
     spread, own = (scores.std(0, unbiased=False) for scores in (crossfit, text))
     return ramp(spread / own.clamp_min(1e-6), LOUD)
-
-
-def _few(n: int) -> float:
-    """From 1 at no images to 0."""
-    return 1 / (1 + (n / FEW) ** 2)
 
 
 def _evidence(text: Tensor, crossfit: Tensor, clear: Tensor) -> Tensor:
