@@ -11,7 +11,8 @@ a useless global vector each. A row is of one kind: mAP of the default, of the b
 the best preset in each world, all of them means; then how many worlds end more than 0.15 below that branch
 and below that preset, and by how much the worst does. Which preset is the best one is seen in hindsight.
 With --curve the default has seen no, 20, 50, 100 and 300 images; then how many worlds are at any of these
-more than 0.5 below where they were with fewer, and by how much the worst is.
+more than 0.5 below where they were with fewer, and by how much the worst is; and the same for those below
+where they were before any.
 With --absent half of the classes are in none of 600 images to learn from: their mAP on 400 others before and
 after, and how many the report names. With --names no image is drawn: in how many worlds do the texts, all
 together, fit the true places of the classes best in an order that is not theirs? There no rule that goes by
@@ -146,7 +147,7 @@ def main() -> None:
         return
     if options.curve:
         sizes = "".join(f"{n:7}" for n in (0, *SIZES))
-        print(f"\nclasses  text labels worlds{sizes}   dips, worst")
+        print(f"\nclasses  text labels worlds{sizes}   dips, worst   below start, worst")
         print_kinds(options, measure_curve, curve_row)
         return
     print(
@@ -202,10 +203,14 @@ def print_names(classes: list[int], texts: list[float], n_worlds: int) -> None:
 
 def curve_row(name: str, rows: list[Sequence[float]]) -> str:
     means = " ".join(f"{fmean(column):6.1f}" for column in zip(*rows, strict=True))
-    dips = [max(max(row[:i]) - row[i] for i in range(1, len(row))) for row in rows]
-    return (
-        f"{name} {len(rows):6} {means}   {sum(dip > 0.5 for dip in dips):4} {max(0.0, *dips):6.1f}"
-    )
+    falls = ([max(row[:i]) - row[i] for i in range(1, len(row))] for row in rows)
+    dips = count_falls([max(fall) for fall in falls])
+    below = count_falls([row[0] - min(row[1:]) for row in rows])
+    return f"{name} {len(rows):6} {means}   {dips}          {below}"
+
+
+def count_falls(falls: list[float]) -> str:
+    return f"{sum(fall > 0.5 for fall in falls):4} {max(0.0, *falls):6.1f}"
 
 
 def table_row(name: str, rows: list[Sequence[float]]) -> str:
