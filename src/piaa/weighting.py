@@ -15,6 +15,7 @@ best one or useless, depending on encoder and collection. What tells them apart 
   image's sorted, standardized scores shrinks. It compares X with T.
 - **Clear splits.** Where X splits a class by a nat an image, and agrees with its text, it is surely there;
   where most classes do and T does not, the text is the weak one and its share goes to the learnt branch.
+- **Proportion.** Where X varies several times as much as a T that is not weak, it is far too sure of itself.
 - **Agreement.** Where g agrees with T it is worth hearing, split or not; from few images, where it does not,
   it is not. A class that is absent is claimed by others (`piaa.presence`). And h is worth as much as,
   cross-fitted, it agrees with the rest.
