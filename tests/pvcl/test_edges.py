@@ -15,7 +15,6 @@ from piaa.errors import InputError
 from piaa.pvcl import Bank, gda, learn, match_scale, merge
 from piaa.pvcl import bank as bank_module
 from piaa.pvcl import scale as scale_module
-from piaa.pvcl.keys import _entropy_of_two
 from worlds import patch_world
 
 
@@ -206,13 +205,6 @@ class TestMatchScale:
                 match_scale(logits)
         with pytest.raises(InputError, match=r"between 8\.67362e-19 and 1\.04858e\+06"):
             match_scale(torch.zeros(2, 3))
-
-
-def test_entropy_of_two() -> None:
-    p = torch.tensor([0.0, 1e-6, 0.1, 0.5])
-    both = torch.stack([p, 1 - p]).double()
-    expected = torch.special.entr(both).sum(0)
-    torch.testing.assert_close(_entropy_of_two(p).double(), expected, rtol=1e-4, atol=1e-7)
 
 
 def test_the_last_bit_of_a_number_is_no_spread() -> None:

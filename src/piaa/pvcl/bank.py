@@ -80,11 +80,11 @@ class Bank:
         step = self._keys.rows_at_once(_ROWS_AT_ONCE)
         for start in range(0, len(rows), step):
             some = rows[start : start + step]
-            place, label, key, rough = self._keys.entering(some, self._slots.worst)
+            place, label, least, most = self._keys.entering(some, self._slots.worst)
             vectors = at(some, place)
             place = place + start
             image, cell = ids[place // n_cells], place % n_cells
-            self._slots.insert(vectors, label, key, image, cell, rough)
+            self._slots.insert(vectors, label, most, image, cell, least)
         self.n_images += n_images
         self.n_patches += len(rows)
 

@@ -25,8 +25,8 @@ and argmax and softmax do not feel the centering.
 
 **Two steps.** Most patches are beyond the bars of full banks, and of those that are not, most are
 pushed out again by later ones. So patches are screened with a float32 product and a bound on its
-error, and what may be within the bar goes in with its float32 key. Exact looks are for patches that
-are torn between classes and for those that are left at the end.
+error, and what may be within the bar goes in with the least and the most that its key can be. Exact
+looks are for patches that are torn between classes and for those that are left at the end.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ from piaa.pvcl.members import Rows
 
 _GRID = 2.0**24
 _LOG_FLOOR = 1e-10
+_CERTAIN = 2.0**-6
+# More than exponentials lose that are next to 0 in float32.
+_TINY = 2.0**-100
 _COSINES_AT_ONCE = 2**22
 # Their float64 copies and products stay within a core's cache.
 _EXACT_ROWS_AT_ONCE = 512
@@ -70,6 +73,9 @@ class Keys:
         dim = text.shape[1]
         sums = (dim + 16) * 2.1 * self._longest
         self._slack = (sums + 4 * math.sqrt(dim) * (text_scale or 1.0)) * 2.0**-24
+        # dH = -sum p_c (log p_c + H) dz_c, so logits off by e change log H by at most 2 e, and log p_c no
+        # more; and sums over the classes round.
+        self._error = math.exp(min(2 * self._slack + len(text) * 2.0**-22, 60.0))
 
     def rows_at_once(self, most: int) -> int:
         """Up to `most` rows whose cosines with all classes fit a bounded memory."""
@@ -82,37 +88,23 @@ class Keys:
             worst: (C,) float64, highest key that each class still takes.
 
         Returns:
-            Their places (P,); classes (P,) int64, exact; keys (P,) float64; and which keys are rough,
-            (P,) bool: those are right to within `bounds`, the others exact.
+            Their places (P,); classes (P,) int64, exact; and least and most that their keys can be, (P,)
+            float64: the exact key twice where that was looked at.
         """
         n_classes = len(self.prototypes)
         if n_classes == 1:
             label, key = self.assess(rows)
             place = (key <= worst).nonzero().squeeze(1)
-            return place, at(label, place), at(key, place), place.new_zeros(len(place)).bool()
-        _, bar = self.bounds(worst.float())
+            return place, at(label, place), at(key, place), at(key, place)
         estimate = self._leads if self.text_scale is None else self._entropies
-        place, label, key, torn = estimate(rows, bar)
+        place, label, least, most, torn = estimate(rows, worst)
         if torn.any():
             doubtful = torn.nonzero().squeeze(1)
-            label[doubtful], key[doubtful] = self.assess(rows[place[doubtful]])
-            good = (~torn | (key <= worst[label])).nonzero().squeeze(1)
-            place, label, key, torn = (at(x, good) for x in (place, label, key, torn))
-        return place, label, key, ~torn
-
-    def bounds(self, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Least and most that the exact key can be where `key` is rough, of its shape and dtype.
-
-        The same the other way round: a rough key lies as near to the exact one.
-        """
-        if self.text_scale is None:
-            return key - 2 * self._slack, key + 2 * self._slack
-        # dH = -sum p_c (log p_c + H) dz_c, so logits off by e change log H by at most 2 e; sums over the
-        # classes round; `assess` has float32 probabilities, the best off by 2^-25, and a floor under the log.
-        n_classes = len(self.prototypes)
-        error = math.exp(min(2 * self._slack + n_classes * 2.0**-22, 60.0))
-        fixed = 1.1 * 2.0**-25 + n_classes * _LOG_FLOOR
-        return key / error - fixed, (key + fixed) * error
+            label[doubtful], exact = self.assess(rows[place[doubtful]])
+            least[doubtful] = most[doubtful] = exact
+            good = (least <= worst[label]).nonzero().squeeze(1)
+            place, label, least, most = (at(x, good) for x in (place, label, least, most))
+        return place, label, least, most
 
     def assess(self, rows: Tensor | Rows) -> tuple[Tensor, Tensor]:
         """Class and key of each of the (N, D) rows, from its exact cosines with all classes."""
@@ -158,40 +150,71 @@ class Keys:
         scores = F.conv2d(pixels, self._logit_prototypes[:, :, None, None], bias)
         return scores.permute(0, 2, 3, 1).reshape(len(rows), -1)
 
-    def _leads(self, rows: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Rows whose lead may be within the bar of their class: places, classes, keys, and who is torn."""
+    def _leads(self, rows: Tensor, worst: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Rows whose lead may be within the bar of their class: what `entering` gives, and who is torn."""
+        bar = worst.float() + 2 * self._slack
         # A runner-up is no lower than the mean of all but the best.
         place, scores = self._promising(rows, -bar / (1 + 0.5 / (len(bar) - 1)))
         best, label = scores.max(dim=1)
         rival = _masked(scores, label).amax(dim=1)
-        torn, limit = self._torn(best, rival, bar, label)
+        torn = rival >= best - 2 * self._slack
         key = rival / 2 - best
-        good = (key <= limit).nonzero().squeeze(1)
-        return at(place, good), at(label, good), at(key, good).double(), at(torn, good)
+        good = (key <= _limit(bar, label, torn)).nonzero().squeeze(1)
+        key = at(key, good).double()
+        least, most = key - 2 * self._slack, key + 2 * self._slack
+        return at(place, good), at(label, good), least, most, at(torn, good)
 
-    def _entropies(self, rows: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _entropies(
+        self, rows: Tensor, worst: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """As `_leads`, of rows whose entropy may be within the bar."""
-        place, scores = self._promising(rows, _least_logit(bar))
+        _, bar = self._allowing(worst.float())
+        least_logit, least_gap = _needed(bar)
+        place, scores = self._promising(rows, least_logit)
         best, label = scores.max(dim=1)
         rival = _masked(scores, label).amax(dim=1)
-        torn, limit = self._torn(best, rival, bar, label)
+        torn = rival >= best - 2 * self._slack
         # More classes only add entropy to that of the best two, which spares most rows the rest.
-        possible = _entropy_of_two(torch.sigmoid(rival - best - 2 * self._slack)) <= limit
+        possible = rival - best - 2 * self._slack <= _limit(-least_gap, label, torn)
         chosen = possible.nonzero().squeeze(1)
-        logits = at(scores, chosen).sub_(best[chosen, None])
+        place, label, torn = at(place, chosen), at(label, chosen), at(torn, chosen)
+        least, most = self._entropy_bounds(at(scores, chosen).sub_(best[chosen, None]))
+        good = (least <= _limit(worst, label, torn)).nonzero().squeeze(1)
+        return at(place, good), at(label, good), at(least, good), at(most, good), at(torn, good)
+
+    def _entropy_bounds(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Least and most that the exact keys of rows can be, (N,) float64 each.
+
+        Args:
+            logits: (N, C) float32, less the best of its row, which itself is lowest; used up.
+        """
         odds = logits.exp()
         total = odds.sum(dim=1)
-        key = total.log1p() - odds.mul_(logits).sum(dim=1) / (1 + total)
-        good = (key <= limit[chosen]).nonzero().squeeze(1)
-        key, chosen = at(key, good), at(chosen, good)
-        return at(place, chosen), at(label, chosen), key.double(), at(torn, chosen)
+        surprise = logits.neg_().add_(total.log1p()[:, None]).clamp_(max=-math.log(_LOG_FLOOR))
+        others = odds.mul_(surprise).sum(dim=1).double()
+        best = 1 / (1 + total.double())
+        others, rest = others * best, total * best
+        least, most = self._allowing(others - best * best.log())
+        # Where the best class is next to certain, `assess` rounds its probability to one of few float32:
+        # nearly always it is known to which, and what is open is only the share of the others.
+        certain = rest < _CERTAIN
+        least = torch.where(certain, others / self._error + _rounded(rest / self._error), least)
+        most = torch.where(certain, others * self._error + _rounded(rest * self._error), most)
+        return least - _TINY, most + _TINY
 
-    def _torn(
-        self, best: Tensor, rival: Tensor, bar: Tensor, label: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Rows (N,) whose best class is open, and the bar that a row must not be beyond, (N,)."""
-        torn = rival >= best - 2 * self._slack
-        return torn, torch.where(torn, bar.max(), bar[label])
+    def _allowing(self, entropy: Tensor) -> tuple[Tensor, Tensor]:
+        """Least and most that the exact key can be where the entropy of float32 logits is known.
+
+        The same the other way round: that entropy lies as near to the exact key.
+        """
+        # `assess` has float32 probabilities, the best off by 2^-25, and a floor under the log.
+        fixed = 1.1 * 2.0**-25 + len(self.prototypes) * _LOG_FLOOR
+        return entropy / self._error - fixed, (entropy + fixed) * self._error
+
+
+def _limit(bar: Tensor, label: Tensor, torn: Tensor) -> Tensor:
+    """The bar (C,) that a row of some class (N,) must not be beyond; of all if that class is open."""
+    return torch.where(torn, bar.max(), bar[label])
 
 
 def _masked(scores: Tensor, column: Tensor) -> Tensor:
@@ -214,12 +237,14 @@ def _whole(rows: Tensor) -> Tensor:
     return rows.mul(_GRID).round_().double()
 
 
-def _entropy_of_two(p: Tensor) -> Tensor:
-    return (p - 1) * torch.log1p(-p) - torch.xlogy(p, p)
+def _rounded(rest: Tensor) -> Tensor:
+    """-p log p of a best class that leaves a `rest` (N,) float64 to others, its p rounded to float32."""
+    p = (1 - rest).clamp(min=1 / math.e).float().double()
+    return -p * p.log()
 
 
-def _least_logit(entropy: Tensor) -> Tensor:
-    """Least that the best of C centered logits can be if their softmax has at most an entropy, (C,)."""
+def _needed(entropy: Tensor) -> tuple[Tensor, Tensor]:
+    """Least that the best of C centered logits can be, and its gap to the next, at an entropy, (C,) each."""
     n_others = len(entropy) - 1
     # With q the probability of all but the best, entropy >= -log(1 - q), and >= the entropy of "best or not",
     # which is at least q (1 - q - log q).
@@ -227,4 +252,5 @@ def _least_logit(entropy: Tensor) -> Tensor:
     q = torch.minimum(q, entropy / (1 - q - q.log()))
     # The logits of the others are -best / n_others on average, so that, by Jensen,
     # q / (1 - q) >= n_others exp(-best - best / n_others).
-    return (n_others * (1 - q) / q).log() / (1 + 1 / n_others)
+    gap = ((1 - q) / q).log()
+    return (gap + math.log(n_others)) / (1 + 1 / n_others), gap

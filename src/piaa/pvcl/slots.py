@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,7 +40,7 @@ class Slots:
         self._vectors = torch.empty(0, dim, device=device)
         self._label = torch.empty(0, dtype=torch.int64, device=device)
         self._key = torch.empty(0, dtype=torch.float64, device=device)
-        self._rough = torch.empty(0, dtype=torch.bool, device=device)
+        self._least = torch.empty(0, dtype=torch.float64, device=device)
         self._image = torch.empty(0, dtype=torch.int64, device=device)
         self._cell = torch.empty(0, dtype=torch.int64, device=device)
         self._free = torch.empty(0, dtype=torch.int64, device=device)
@@ -58,11 +57,11 @@ class Slots:
         key: Tensor,
         image: Tensor,
         cell: Tensor,
-        rough: Tensor | None = None,
+        least: Tensor | None = None,
     ) -> None:
         """Write (N, D) vectors, in whatever order, to free slots; prune if there are too few.
 
-        Keys are exact but for those that are `rough`, (N,) bool.
+        Keys are the most that the exact ones can be; the least, (N,), is the same where it is not given.
         """
         for start in range(0, len(label), self._room):
             part = slice(start, start + self._room)
@@ -72,7 +71,7 @@ class Slots:
             self._vectors[slots] = vectors[part]
             self._label[slots] = label[part]
             self._key[slots] = key[part]
-            self._rough[slots] = False if rough is None else rough[part]
+            self._least[slots] = (key if least is None else least)[part]
             self._image[slots] = image[part]
             self._cell[slots] = cell[part]
 
@@ -96,11 +95,9 @@ class Slots:
         self._look_closely(self._maybe_copies(used))
         order, rank = self._ranked(used)
         last = order[rank == self.size - 1]
-        _, bar = self._bounds(last)
         label = self._label[last]
-        self.worst[label] = torch.minimum(self.worst[label], bar)
-        least, _ = self._bounds(order)
-        self._release(order[least > self.worst[self._label[order]]])
+        self.worst[label] = torch.minimum(self.worst[label], self._key[last])
+        self._release(order[self._least[order] > self.worst[self._label[order]]])
 
     def _cut(self) -> tuple[Tensor, Tensor]:
         """Free all slots but those of each class's K best.
@@ -109,7 +106,7 @@ class Slots:
         """
         self.prune()
         used = self._used()
-        self._look_closely(used[self._rough[used]])
+        self._look_closely(used[self._rough(used)])
         order, rank = self._ranked(used)
         last = order[rank == self.size - 1]
         self.worst[self._label[last]] = self._key[last]
@@ -132,13 +129,11 @@ class Slots:
         return order, torch.arange(len(order), device=order.device) - starts[label]
 
     def _look_closely(self, slots: Tensor) -> None:
-        _, self._key[slots] = self._keys.assess(Rows(self._vectors, slots))
-        self._rough[slots] = False
+        _, key = self._keys.assess(Rows(self._vectors, slots))
+        self._key[slots] = self._least[slots] = key
 
-    def _bounds(self, slots: Tensor) -> Tensor:
-        """Least and most that the keys of the slots (N,) can be, (2, N)."""
-        key = self._key[slots]
-        return torch.where(self._rough[slots], torch.stack(self._keys.bounds(key)), key)
+    def _rough(self, slots: Tensor) -> Tensor:
+        return self._least[slots] < self._key[slots]
 
     def _maybe_copies(self, slots: Tensor) -> Tensor:
         """Those with rough keys of which another slot may hold the same cell of the same image."""
@@ -149,7 +144,7 @@ class Slots:
         again = torch.zeros_like(slots, dtype=torch.bool)
         again[order[1:][same]] = True
         again[order[:-1][same]] = True
-        return slots[again & self._rough[slots]]
+        return slots[again & self._rough(slots)]
 
     def _ordered(self, slots: Tensor) -> Tensor:
         """Slots by (label, key, image, cell)."""
@@ -205,7 +200,7 @@ class Slots:
         self._vectors = _grown(self._vectors, new)
         self._label = _grown(self._label, new)
         self._key = _grown(self._key, new)
-        self._rough = _grown(self._rough, new)
+        self._least = _grown(self._least, new)
         self._image = _grown(self._image, new)
         self._cell = _grown(self._cell, new)
         self._label[old:] = -1
@@ -227,11 +222,6 @@ def _content_of(vectors: Tensor) -> Tensor:
 
 
 def _grown(tensor: Tensor, length: int) -> Tensor:
-    shape = (length, *tensor.shape[1:])
-    if tensor.device.type == "cpu":
-        # numpy asks Linux for huge pages, and memory is first written to in a fifth of the time.
-        larger = torch.from_numpy(np.empty(shape, tensor.numpy().dtype))
-    else:
-        larger = tensor.new_empty(shape)
+    larger = tensor.new_empty((length, *tensor.shape[1:]))
     larger[: len(tensor)] = tensor
     return larger
