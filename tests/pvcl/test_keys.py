@@ -214,3 +214,53 @@ def test_keys_next_to_nothing_are_known_apart() -> None:
     bar = key[some].median()
     should, place = check_entering(keys, rows, torch.full((20,), float(bar), dtype=torch.float64))
     assert len(place) < 1.02 * should.sum()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_bounds_hold_for_any_text_and_scale(seed: int) -> None:
+    random = torch.Generator().manual_seed(seed)
+    n_classes, dim, scale = 2 + seed * 5, 2 ** (2 + seed % 7), 10 ** (-0.5 + 0.15 * seed)
+    text = torch.randn(n_classes, dim, generator=random)
+    alike = 3 * (seed % 3 == 0)
+    text = normalize(text + alike * text[:1], dim=1)
+    drawn, others = text[torch.randint(n_classes, (2, 1000), generator=random)]
+    share, noise = torch.rand(2, 1000, 1, generator=random)
+    rows = 2 * share * drawn + 0.3 * others
+    rows = normalize(rows + noise * torch.randn(1000, dim, generator=random) / dim**0.5, dim=1)
+    keys = Keys(text, scale)
+    label, key = keys.assess(rows)
+    check_entering(keys, rows, torch.full((n_classes,), math.inf, dtype=torch.float64))
+    check_entering(keys, rows, bars(label, key, n_classes, range(n_classes)))
+
+
+@pytest.mark.parametrize("scale", [None, 20.0])
+def test_one_product_turns_rows_away(scale: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the gap to the runner-up others, before any exponential is taken."""
+    seen = {"promising": 0, "bounded": 0}
+    promising, bounded = Keys._promising, Keys._entropy_bounds
+
+    def counting(keys: Keys, rows: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
+        found = promising(keys, rows, least)
+        seen["promising"] += len(found[0])
+        return found
+
+    def bounding(keys: Keys, logits: Tensor) -> tuple[Tensor, Tensor]:
+        seen["bounded"] += len(logits)
+        return bounded(keys, logits)
+
+    monkeypatch.setattr(Keys, "_promising", counting)
+    monkeypatch.setattr(Keys, "_entropy_bounds", bounding)
+    random = torch.Generator().manual_seed(0)
+    text = normalize(torch.randn(40, 256, generator=random), dim=1)
+    kind = torch.arange(4000) % 40
+    rows = text[kind]
+    rows[::2] += 0.8 * text[kind - 1][::2]
+    rows *= torch.rand(4000, 1, generator=random)
+    rows = normalize(rows + 0.5 * torch.randn(4000, 256, generator=random) / 256**0.5, dim=1)
+    keys = Keys(text, scale)
+    label, key = keys.assess(rows)
+    worst = torch.stack([key[label == c].quantile(0.05) for c in range(40)])
+    place, *_ = keys.entering(rows, worst)
+    assert len(place) < 0.1 * len(rows)
+    assert len(place) <= seen["promising"] < 0.6 * len(rows)
+    assert (scale is not None) * len(place) <= seen["bounded"] < 0.3 * len(rows)

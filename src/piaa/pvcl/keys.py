@@ -98,6 +98,8 @@ class Keys:
             return place, at(label, place), at(key, place), at(key, place)
         estimate = self._leads if self.text_scale is None else self._entropies
         place, label, least, most, torn = estimate(rows, worst)
+        good = (least <= _limit(worst, label, torn)).nonzero().squeeze(1)
+        place, label, least, most, torn = (at(x, good) for x in (place, label, least, most, torn))
         if torn.any():
             doubtful = torn.nonzero().squeeze(1)
             label[doubtful], exact = self.assess(rows[place[doubtful]])
@@ -157,19 +159,17 @@ class Keys:
         place, scores = self._promising(rows, -bar / (1 + 0.5 / (len(bar) - 1)))
         best, label = scores.max(dim=1)
         rival = _masked(scores, label).amax(dim=1)
+        key = (rival / 2 - best).double()
         torn = rival >= best - 2 * self._slack
-        key = rival / 2 - best
-        good = (key <= _limit(bar, label, torn)).nonzero().squeeze(1)
-        key = at(key, good).double()
-        least, most = key - 2 * self._slack, key + 2 * self._slack
-        return at(place, good), at(label, good), least, most, at(torn, good)
+        return place, label, key - 2 * self._slack, key + 2 * self._slack, torn
 
     def _entropies(
         self, rows: Tensor, worst: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """As `_leads`, of rows whose entropy may be within the bar."""
-        _, bar = self._allowing(worst.float())
-        least_logit, least_gap = _needed(bar)
+        # `assess` has float32 probabilities, the best off by 2^-25, and a floor under the log.
+        fixed = 1.1 * 2.0**-25 + len(worst) * _LOG_FLOOR
+        least_logit, least_gap = _needed((worst.float() + fixed) * self._error)
         place, scores = self._promising(rows, least_logit)
         best, label = scores.max(dim=1)
         rival = _masked(scores, label).amax(dim=1)
@@ -177,10 +177,8 @@ class Keys:
         # More classes only add entropy to that of the best two, which spares most rows the rest.
         possible = rival - best - 2 * self._slack <= _limit(-least_gap, label, torn)
         chosen = possible.nonzero().squeeze(1)
-        place, label, torn = at(place, chosen), at(label, chosen), at(torn, chosen)
         least, most = self._entropy_bounds(at(scores, chosen).sub_(best[chosen, None]))
-        good = (least <= _limit(worst, label, torn)).nonzero().squeeze(1)
-        return at(place, good), at(label, good), at(least, good), at(most, good), at(torn, good)
+        return at(place, chosen), at(label, chosen), least, most, at(torn, chosen)
 
     def _entropy_bounds(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Least and most that the exact keys of rows can be, (N,) float64 each.
@@ -194,22 +192,14 @@ class Keys:
         others = odds.mul_(surprise).sum(dim=1).double()
         best = 1 / (1 + total.double())
         others, rest = others * best, total * best
-        least, most = self._allowing(others - best * best.log())
+        entropy = others - best * best.log()
         # Where the best class is next to certain, `assess` rounds its probability to one of few float32:
-        # nearly always it is known to which, and what is open is only the share of the others.
-        certain = rest < _CERTAIN
-        least = torch.where(certain, others / self._error + _rounded(rest / self._error), least)
-        most = torch.where(certain, others * self._error + _rounded(rest * self._error), most)
+        # nearly always it is known to which, and what is open is only the share of the others. Elsewhere that
+        # rounding is small beside the error.
+        certain, error = rest < _CERTAIN, self._error
+        least = torch.where(certain, others / error + _rounded(rest / error), entropy / error)
+        most = torch.where(certain, others * error + _rounded(rest * error), entropy * error)
         return least - _TINY, most + _TINY
-
-    def _allowing(self, entropy: Tensor) -> tuple[Tensor, Tensor]:
-        """Least and most that the exact key can be where the entropy of float32 logits is known.
-
-        The same the other way round: that entropy lies as near to the exact key.
-        """
-        # `assess` has float32 probabilities, the best off by 2^-25, and a floor under the log.
-        fixed = 1.1 * 2.0**-25 + len(self.prototypes) * _LOG_FLOOR
-        return entropy / self._error - fixed, (entropy + fixed) * self._error
 
 
 def _limit(bar: Tensor, label: Tensor, torn: Tensor) -> Tensor:
