@@ -41,6 +41,7 @@ from piaa.pvcl.members import Rows
 
 _GRID = 2.0**24
 _LOG_FLOOR = 1e-10
+# Probability of all classes but the best, below which bounds follow how that of the best is rounded.
 _CERTAIN = 2.0**-6
 # More than exponentials lose that are next to 0 in float32.
 _TINY = 2.0**-100
