@@ -233,7 +233,26 @@ def test_many_things_an_image_leave_all_as_it_is() -> None:
     assert with_it == pytest.approx(mean_ap(world, test, plain(scorer).evidence(seen)), abs=0.1)
 
 
-def test_thresholds_are_of_what_is_left() -> None:
+def test_a_small_vocabulary_is_not_cut_where_others_speak() -> None:
+    """3 of the 24 things in the world have names, and an image holds one thing.
+
+    Those that a class is ruled out in lie far below all others. Cut in between, a third of all images would
+    have each tag.
+    """
+    world = varied_world(0, 1000, n_classes=24, text=0.45, labels=(1, 1))
+    named = world._replace(text=world.text[:3], labels=world.labels[:, :3])
+    test = slice(600, None)
+    scorer = fit(named, slice(600)).scorer
+    assert scorer.company is not None
+    assert scorer.company.rival.any()
+    tagged = scorer.scores(features(named, test)) >= 0.5
+    truth = named.labels[test].bool()
+    assert tagged.float().mean() < 1.5 * truth.float().mean()
+    f1 = 2 * (tagged & truth).sum(0) / (tagged.sum(0) + truth.sum(0))
+    assert f1.mean() > 0.85
+
+
+def test_shares_are_of_what_is_left() -> None:
     """The report's shares are those of the images that the finished scorer tags."""
     world = varied_world(905, FIT, n_classes=5, text=0.3, cls=0.3, cls_noise=0.6, labels=(1, 1))
     fitted = fit(world, slice(FIT))

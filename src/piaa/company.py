@@ -90,12 +90,22 @@ class Company:
 
         learned (B, C) is the learnt branch by itself; it may be None where there is no elimination.
         """
-        explained = self._against(evidence)
+        return self._eliminated(self._against(evidence), learned)
+
+    def own(self, evidence: Tensor, learned: Tensor | None) -> Tensor:
+        """The same, with nothing said against a class: where its threshold is to be looked for.
+
+        Images that another class speaks against are a heap of their own, far below. In a small vocabulary
+        it is taken for the images without the class, and everything above it for those with it.
+        """
+        return self._eliminated(evidence, learned)
+
+    def _eliminated(self, evidence: Tensor, learned: Tensor | None) -> Tensor:
         if learned is None or not self.elimination.any():
-            return explained
+            return evidence
         weight = self.elimination.to(evidence.device, non_blocking=True)
         # Classes off a shortlist are at minus infinity, also where the weight is 0.
-        return explained + torch.where(weight > 0, weight * learned.log_softmax(1), 0)
+        return evidence + torch.where(weight > 0, weight * learned.log_softmax(1), 0)
 
     def _against(self, evidence: Tensor) -> Tensor:
         """Evidence (B, C), each class's less what the strongest other one says against it."""

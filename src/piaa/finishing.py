@@ -135,7 +135,8 @@ class Finisher:
                 scorer = self._learn_whole(scorer, weights.fuse(text, crossfit, cls, None))
         held = None if crossfit is None else held_at_all(scorer.weights)
         if scorer.published_form:
-            evidence = torch.cat([scorer.evidence(some).cpu() for some in self.seen.features()])
+            own = torch.cat([scorer.evidence(some).cpu() for some in self.seen.features()])
+            cuts = estimate_thresholds(own, held)
         else:
             by_whole = None if scorer.whole is None else scorer.whole.scores(self.seen.cls).cpu()
             by_patches, weights = self._over_sample(learned), scorer.weights
@@ -143,14 +144,17 @@ class Finisher:
             by_learned = weights.by_learned(by_patches, by_whole)
             if strength is not None:
                 scorer = replace(scorer, beyond=Beyond.of(by_text, by_learned))
-                evidence = scorer.together(by_text, by_learned, by_patches)
-                company = Company.of(evidence, held)
+            own = scorer.together(by_text, by_learned, by_patches)
+            if strength is None:
+                cuts = estimate_thresholds(own, held)
+            else:
+                company = Company.of(own, held)
                 if strength.weak > 0 and weights.learned.any():
                     weak = strength.weak * (1 - strength.known)
-                    company = company.with_elimination(evidence, by_patches, weak)
+                    company = company.with_elimination(own, by_patches, weak)
                 scorer = replace(scorer, company=company)
-            evidence = scorer.together(by_text, by_learned, by_patches)
-        cuts = estimate_thresholds(evidence, held)
+                cuts = estimate_thresholds(company.own(own, by_patches), held)
+                cuts = cuts.over(company.explain(own, by_patches))
         scorer = replace(scorer, thresholds=cuts.thresholds, slope=cuts.slope)
         retained = Retained(members.label.cpu(), members.image.cpu(), members.cell.cpu())
         group = torch.zeros(len(self.text)) if grouped is None else grouped.share

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -37,6 +37,11 @@ class Cuts:
     slope: float
     prevalence: Tensor
     split: Tensor
+
+    def over(self, scores: Tensor) -> Cuts:
+        """The same thresholds, with slope and prevalence of other scores (n, C) of the same images."""
+        prevalence = (scores >= self.thresholds).float().mean(0)
+        return replace(self, slope=_slope(scores - self.thresholds), prevalence=prevalence)
 
 
 def estimate_thresholds(scores: Tensor, presence: Tensor | None = None) -> Cuts:
