@@ -92,7 +92,7 @@ class ColorEncoder:
 
 
 class FeatureEncoder:
-    """Has a vector for each of some words, and no eyes."""
+    """Has a vector for each of some words, noise for all others, and no eyes."""
 
     device = torch.device("cpu")
     source, prompt_template, text_scale = "nowhere", "{}", 100.0
@@ -118,7 +118,8 @@ class FeatureEncoder:
         self.encode_images([])
 
     def encode_text(self, texts: Sequence[str]) -> Tensor:
-        return torch.stack([self.words[text] for text in texts])
+        dim = self.spec.dim
+        return torch.stack([self.words[t] if t in self.words else _noise(t, dim) for t in texts])
 
 
 def names_of(world: World) -> list[str]:
@@ -129,7 +130,7 @@ def recognizer_of(world: World, config: Config | None = None) -> Recognizer:
     """A recognizer of a world's classes, not fitted."""
     names = names_of(world)
     encoder = FeatureEncoder(dict(zip(names, world.text, strict=True)))
-    return Recognizer(encoder, names, config=config)
+    return Recognizer(encoder, names, config=config, others=None)
 
 
 def features_of(
@@ -157,9 +158,9 @@ def _directions(rows: int, columns: int) -> Tensor:
     return normalize(torch.from_numpy(rng.standard_normal((rows, columns))), dim=-1)
 
 
-def _noise(text: str) -> Tensor:
+def _noise(text: str, dim: int = DIM) -> Tensor:
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
-    return normalize(torch.from_numpy(np.random.RandomState(seed).standard_normal(DIM)), dim=0)
+    return normalize(torch.from_numpy(np.random.RandomState(seed).standard_normal(dim)), dim=0)
 
 
 CLASSES = ["red", "green", "blue"]

@@ -113,7 +113,7 @@ class TestMerging:
         stranger = FeatureEncoder(
             dict(zip(names_of(world), world.text, strict=True)), sha256="2" * 64
         )
-        alien = Recognizer(stranger, names_of(world))
+        alien = Recognizer(stranger, names_of(world), others=None)
         alien.fit(features_of(world))
         with pytest.raises(InputError, match=r"weights_sha256: '22.* there, '11.* here"):
             fitted.merge(alien)
@@ -174,7 +174,7 @@ class TestReport:
         away = normalize(-world.patches.mean((0, 1)), dim=0)  # no patch is near it
         names = [*names_of(world), "unicorn"]
         encoder = FeatureEncoder(dict(zip(names, [*world.text, away], strict=True)))
-        recognizer = Recognizer(encoder, names)
+        recognizer = Recognizer(encoder, names, others=None)
         with pytest.warns(EvidenceWarning, match=r"1 of 5 classes .*: unicorn\.") as caught:
             report = recognizer.fit(features_of(world))
         assert caught[0].filename == __file__
@@ -227,7 +227,7 @@ class TestEdges:
 
     def test_a_single_class(self) -> None:
         world = patch_world(2, 60, 9, 16, 3)
-        recognizer = Recognizer(FeatureEncoder({"only": world.text[0]}), ["only"])
+        recognizer = Recognizer(FeatureEncoder({"only": world.text[0]}), ["only"], others=None)
         with pytest.raises(InputError, match=r"single class .'only'. has nothing to be compared"):
             recognizer.predict(features_of(world))
         self.check(recognizer, features_of(world))
@@ -259,7 +259,7 @@ class TestEdges:
             FeatureEncoder({"one": a, "two": a, "other": b}), ["one", "two", "other"]
         )
         self.check(three, features_of(world))
-        both = Recognizer(FeatureEncoder({"one": a, "two": a}), ["one", "two"])
+        both = Recognizer(FeatureEncoder({"one": a, "two": a}), ["one", "two"], others=None)
         with pytest.raises(InputError, match="class names that are the same"):
             both.fit(features_of(world))
 

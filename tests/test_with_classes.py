@@ -29,7 +29,7 @@ class TestWithClasses:
         return FeatureEncoder(dict(zip(names_of(self.WORLD), self.WORLD.text, strict=True)))
 
     def check(self, found: Recognizer) -> None:
-        fresh = Recognizer(found.encoder, found.classes)
+        fresh = Recognizer(found.encoder, found.classes, others=found.others or None)
         fresh.fit(features_of(self.WORLD))
         scores = all_scores(found, features_of(self.WORLD))
         expected = all_scores(fresh, features_of(self.WORLD))
@@ -53,7 +53,7 @@ class TestWithClasses:
     def test_copies_do_not_count_as_missing(self) -> None:
         recognizer = Recognizer(self.encoder(), names_of(self.WORLD))
         recognizer.fit([features_of(self.WORLD), features_of(self.WORLD, [0, 1])])
-        self.check(recognizer.with_classes(names_of(self.WORLD)[:3]))
+        self.check(recognizer.with_classes(names_of(self.WORLD)[:3], others=None))
 
     def test_only_with_all_features(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sample, "SAMPLE_IMAGES", 64)

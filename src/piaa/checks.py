@@ -1,4 +1,4 @@
-"""Checks of feature tensors at the door of the pure functions."""
+"""Checks of what comes in, at the door."""
 
 from __future__ import annotations
 
@@ -9,6 +9,20 @@ from piaa.errors import InputError
 
 # Half-precision features keep two to three digits, so their rows are unit only to about this.
 NORM_TOLERANCE = 0.02
+
+
+def check_count(name: str, value: object) -> None:
+    """A whole number of at least 1, or an error."""
+    if type(value) is not int or value < 1:
+        raise InputError(f"{name} must be a whole number of at least 1, not {value!r}.")
+
+
+def check_cut(threshold: object, top_k: object) -> None:
+    """What decides which scores are tags: a number in [0, 1], and a count or None."""
+    if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+        raise InputError(f"threshold must be a number in [0, 1], not {threshold!r}.")
+    if top_k is not None:
+        check_count("top_k", top_k)
 
 
 def unit_rows(name: str, value: object, *, ndim: int, width: int | None = None) -> Tensor:

@@ -14,6 +14,7 @@ from piaa.company import Company
 from piaa.config import Config
 from piaa.grouped import learn_groups
 from piaa.learned import Learned, matched_scale, mixed
+from piaa.others import CLOSED, unnamed_share
 from piaa.pvcl import Bank, Classifier, Members, merge, solve
 from piaa.pvcl import Report as BankReport
 from piaa.remembered import Remembered
@@ -64,7 +65,8 @@ class Fitted:
 
     Attributes:
         prevalence: (C,) float32, share of the images above each class's threshold.
-        group: (C,) float32 in [0, 1], how far a class was learnt from a group of patches.
+        group: (C + R,) float32 in [0, 1], how far a class was learnt from a group of patches.
+        unnamed: share of the images that other names than the classes' fit best; None without such names.
     """
 
     scorer: Scorer
@@ -73,26 +75,50 @@ class Fitted:
     prevalence: Tensor
     group: Tensor
     n_images: int
+    unnamed: float | None = None
 
 
 class Finisher:
     """Everything below depends on banks and sample alone, not on the order that images came in.
 
     Args:
-        text: (C, D) unit text prototypes.
+        text: (C + R, D) unit text prototypes, of the classes and of R = n_others other names.
         banks: of the two halves of the collection.
         sample: some of its images, whole.
     """
 
     def __init__(
-        self, text: Tensor, config: Config, banks: tuple[Bank, Bank], sample: Sample
+        self,
+        text: Tensor,
+        config: Config,
+        banks: tuple[Bank, Bank],
+        sample: Sample,
+        *,
+        n_others: int = 0,
     ) -> None:
         self.text, self.config, self.banks = text, config, banks
-        self.whole = merge(*banks)
+        self.n_others = n_others
         self.seen = Remembered(sample, text.device)
+        self.unnamed = self._unnamed()
+        if self.unnamed is not None and self.unnamed < CLOSED and config.alpha is None:
+            self._leave_others_out()
+        self.whole = merge(*self.banks)
+
+    def _unnamed(self) -> float | None:
+        if self.n_others == 0:
+            return None
+        scale = self._text_scale()
+        by_text = self._over_sample(lambda patches: text_branch(patches, self.text, scale))
+        by_text += cls_branch(self.seen.cls, self.text, scale).cpu()
+        return unnamed_share(by_text, self.n_others)
+
+    def _leave_others_out(self) -> None:
+        n_classes = len(self.text) - self.n_others
+        first, second = (bank.first(n_classes) for bank in self.banks)
+        self.text, self.banks, self.n_others = self.text[:n_classes], (first, second), 0
 
     def finish(self) -> Fitted:
-        text_scale = matched_scale(self._scale_rows() @ self.text.T, self.config.matched_entropy)
+        text_scale = self._text_scale()
         text = self._over_sample(lambda patches: text_branch(patches, self.text, text_scale))
         learned, bank_report, crossfit, strength = self._learn(text)
         grouped = None
@@ -123,6 +149,7 @@ class Finisher:
             weights=even_weights(len(self.text)),
             thresholds=torch.zeros(len(self.text)),
             slope=1.0,
+            n_others=self.n_others,
         )
         if crossfit is not None:
             confidence = _confidence(members, self.text, scales.text).cpu()
@@ -134,9 +161,10 @@ class Finisher:
             if not scorer.published_form:
                 scorer = self._learn_whole(scorer, weights.fuse(text, crossfit, cls, None))
         held = None if crossfit is None else held_at_all(scorer.weights)
+        shown = scorer.n_classes
         if scorer.published_form:
             own = torch.cat([scorer.evidence(some).cpu() for some in self.seen.features()])
-            cuts = estimate_thresholds(own, held)
+            cuts = estimate_thresholds(own, None if held is None else held[:shown])
         else:
             by_whole = None if scorer.whole is None else scorer.whole.scores(self.seen.cls).cpu()
             by_patches, weights = self._over_sample(learned), scorer.weights
@@ -146,7 +174,7 @@ class Finisher:
                 scorer = replace(scorer, beyond=Beyond.of(by_text, by_learned))
             own = scorer.together(by_text, by_learned, by_patches)
             if strength is None:
-                cuts = estimate_thresholds(own, held)
+                cuts = estimate_thresholds(own, held).over(own[:, :shown])
             else:
                 company = Company.of(own, held)
                 if strength.weak > 0 and weights.learned.any():
@@ -154,11 +182,20 @@ class Finisher:
                     company = company.with_elimination(own, by_patches, weak)
                 scorer = replace(scorer, company=company)
                 cuts = estimate_thresholds(company.own(own, by_patches), held)
-                cuts = cuts.over(company.explain(own, by_patches))
+                cuts = cuts.over(company.explain(own, by_patches)[:, :shown])
         scorer = replace(scorer, thresholds=cuts.thresholds, slope=cuts.slope)
-        retained = Retained(members.label.cpu(), members.image.cpu(), members.cell.cpu())
+        mine = members.label < shown
+        retained = Retained(*(c[mine].cpu() for c in (members.label, members.image, members.cell)))
         group = torch.zeros(len(self.text)) if grouped is None else grouped.share
-        return Fitted(scorer, bank_report, retained, cuts.prevalence, group, self.whole.n_images)
+        return Fitted(
+            scorer=scorer,
+            bank=bank_report,
+            retained=retained,
+            prevalence=cuts.prevalence,
+            group=group,
+            n_images=self.whole.n_images,
+            unnamed=self.unnamed,
+        )
 
     def _learn(
         self, text: Tensor
@@ -200,6 +237,9 @@ class Finisher:
         device = self.text.device
         moved = Classifier(classifier.weight.to(device), classifier.bias.to(device))
         return replace(scorer, weights=weights, whole=moved)
+
+    def _text_scale(self) -> float:
+        return matched_scale(self._scale_rows() @ self.text.T, self.config.matched_entropy)
 
     def _cls_scale(self, text_scale: float) -> float:
         """Of g: matched to the images; with few of them that of T, as both have one before any fit."""

@@ -65,10 +65,16 @@ class ClassReport:
 
 @dataclass(frozen=True)
 class FitReport:
-    """A fit as a whole. `str(report)` is a table."""
+    """A fit as a whole. `str(report)` is a table.
+
+    Attributes:
+        unnamed: share of the images that seem to show none of the classes; None where no other names were
+            there to tell (`Recognizer(others=...)`).
+    """
 
     n_images: int
     classes: tuple[ClassReport, ...]
+    unnamed: float | None = None
 
     @property
     def without_evidence(self) -> list[str]:
@@ -79,8 +85,9 @@ class FitReport:
         width = max([5, *(len(row.name) for row in self.classes)])
         grouped = sum(row.group >= 0.5 for row in self.classes)
         by_groups = f", {grouped} learnt from groups of patches" if grouped else ""
+        none = "" if self.unnamed is None else f", none of them in about {self.unnamed:.0%}"
         lines = [
-            f"{self.n_images} images, {len(self.classes)} classes{by_groups}",
+            f"{self.n_images} images, {len(self.classes)} classes{by_groups}{none}",
             f"{'class':{width}}  bank images  kept moved evidence presence learned   share threshold",
         ]
         for row in self.classes:
@@ -98,29 +105,34 @@ class FitReport:
     def from_dict(values: Mapping[str, Any]) -> FitReport:
         try:
             rows = tuple(_checked(ClassReport(**row)) for row in values["classes"])
-            return FitReport(int(values["n_images"]), rows)
+            unnamed = values.get("unnamed")  # older files do not know it
+            if unnamed is not None and not 0 <= unnamed <= 1:
+                raise ValueError(f"unnamed is {unnamed!r}")
+            return FitReport(int(values["n_images"]), rows, unnamed)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"This is no saved fit report: {error}.") from error
 
     @staticmethod
     def of(fitted: Fitted, classes: ClassList) -> FitReport:
         bank, weights = fitted.bank, fitted.scorer.weights
-        columns = zip(
-            classes.names,
-            bank.bank.tolist(),
-            bank.images.tolist(),
-            bank.kept.tolist(),
-            bank.moved.tolist(),
-            bank.text_fallback.tolist(),
-            weights.evidence.tolist(),
-            weights.presence.tolist(),
-            (weights.learned + weights.whole).tolist(),
-            fitted.prevalence.tolist(),
-            fitted.scorer.thresholds.tolist(),
-            fitted.group.tolist(),
-            strict=True,
+        found = (
+            bank.bank,
+            bank.images,
+            bank.kept,
+            bank.moved,
+            bank.text_fallback,
+            weights.evidence,
+            weights.presence,
+            weights.learned + weights.whole,
+            fitted.prevalence,
+            fitted.scorer.thresholds,
+            fitted.group,
         )
-        return FitReport(fitted.n_images, tuple(ClassReport(*column) for column in columns))
+        # What was found of other names than the classes' comes last.
+        mine = (values[: len(classes)].tolist() for values in found)
+        columns = zip(classes.names, *mine, strict=True)
+        rows = tuple(ClassReport(*column) for column in columns)
+        return FitReport(fitted.n_images, rows, fitted.unnamed)
 
 
 def _checked(row: ClassReport) -> ClassReport:

@@ -8,7 +8,7 @@ shards merge into the fit of the collection.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch import Tensor
 from piaa.config import Config
 from piaa.encoders.base import ImageFeatures
 from piaa.errors import InputError
+from piaa.feature_store import FeatureStore
 from piaa.finishing import Finisher, Fitted
 from piaa.pvcl import Bank, new_bank
 from piaa.remembered import Remembered
@@ -95,15 +96,32 @@ class Gathered:
         gathered.sample = Sample.from_state(part("sample"))
         return gathered
 
-    def finish(self) -> Fitted:
-        """Classifier, branch weights and thresholds of everything gathered."""
+    def finish(self, *, n_others: int = 0) -> Fitted:
+        """Classifier, branch weights and thresholds of everything gathered.
+
+        n_others: how many of the last text prototypes are of other names than the classes' (`piaa.others`).
+        """
         if self.n_images == 0:
             raise InputError("There is no image to learn from.")
-        return Finisher(self.text, self.config, self.banks, self.sample).finish()
+        finisher = Finisher(self.text, self.config, self.banks, self.sample, n_others=n_others)
+        return finisher.finish()
 
     def remembered(self) -> Iterator[ImageFeatures]:
         """The images of the sample by id, some at a time; as one row of patches, whatever their grid."""
         return Remembered(self.sample, self.text.device).features()
+
+
+def gather(
+    gathered: Gathered, batches: Iterable[ImageFeatures], store: FeatureStore | None = None
+) -> None:
+    """Take in all batches, and keep them in a store as well if there is one."""
+    n_before = gathered.n_images
+    for batch in batches:
+        gathered.add(batch)
+        if store is not None:
+            store.add(batch)
+    if gathered.n_images == n_before:
+        raise InputError("There are no images to fit on: the list is empty.")
 
 
 def _rounds(ids: Tensor) -> list[Tensor]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from piaa.batches import Images, feature_batches, sourced_batches
+from piaa.checks import check_count, check_cut
 from piaa.classes import Classes, ClassList, encode_classes
 from piaa.config import Config
 from piaa.encoders.base import Encoder, ImageFeatures
@@ -20,9 +21,10 @@ from piaa.errors import InputError
 from piaa.feature_store import FeatureStore
 from piaa.finishing import Fitted, Retained
 from piaa.fit_report import FitReport, warn_of_missing
-from piaa.fitting import Gathered
+from piaa.fitting import Gathered, gather
 from piaa.images import OnError, Tiles
 from piaa.labels import label_matrix
+from piaa.others import Others, find_others
 from piaa.prediction import Prediction, batch_predictions
 from piaa.sample import image_ids
 from piaa.scoring import Scorer
@@ -39,6 +41,11 @@ class Recognizer:
             text file with one class a line; "sofa: couch, settee" describes a class by several words.
         config: How to learn and score; the default sets nothing per data set.
         template: Prompt around each class's words. Default: what suits the encoder.
+        others: Names of other things that pictures may show. They compete with the classes, and nobody sees
+            their scores: a short list is told apart from all else that way. "auto" adds as many of its own as
+            make 20 names, leaving out what may mean a class, and learns without them again if hardly any
+            image shows anything else; the presets of `Config` get none. `None`: every image is scored among
+            the classes alone.
         tiles: Look at overlapping windows of each picture as well, for things too small for the whole:
             a number n for n x n windows, or `Tiles`. Costs n * n + 1 passes of the encoder a picture, in
             fit and predict.
@@ -51,6 +58,7 @@ class Recognizer:
         *,
         config: Config | None = None,
         template: str | None = None,
+        others: Others = "auto",
         tiles: int | Tiles | None = None,
     ) -> None:
         if tiles is not None:
@@ -58,19 +66,31 @@ class Recognizer:
             encoder = TiledEncoder(encoder, tiles)
         listed = ClassList.of(classes)
         template = encoder.prompt_template if template is None else template
+        config = config or Config.auto()
         text = encode_classes(encoder, listed, template)
-        self._begin(encoder, listed, config or Config.auto(), template, text)
+        if others == "auto" and config.alpha is not None:
+            others = None
+        names, vectors = find_others(encoder, listed, text, template, others)
+        self._begin(encoder, listed, config, template, torch.cat([text, vectors]), names)
 
     def _begin(
-        self, encoder: Encoder, classes: ClassList, config: Config, template: str, text: Tensor
+        self,
+        encoder: Encoder,
+        classes: ClassList,
+        config: Config,
+        template: str,
+        prototypes: Tensor,
+        others: tuple[str, ...],
     ) -> None:
-        """As `__init__`, with the classes encoded already: a saved recognizer needs no text encoder."""
+        """As `__init__`, with all names encoded already: a saved recognizer needs no text encoder."""
         self.encoder, self.classes, self.config = encoder, classes, config
-        self.template, self.text = template, text
+        self.template, self.prototypes, self.others = template, prototypes, others
         self.features: FeatureStore | None = None
         self._gathered: Gathered | None = None
         self._fitted: Fitted | None = None
-        self._scorer = Scorer.zero_shot(self.text, self.config, encoder.text_scale)
+        self._scorer = Scorer.zero_shot(
+            prototypes, self.config, encoder.text_scale, n_others=len(others)
+        )
         self._report: FitReport | None = None
         self._retained: Retained | None = None
         self._shortlist: Shortlist | None = None
@@ -78,6 +98,11 @@ class Recognizer:
     def __repr__(self) -> str:
         state = f"fitted on {self.report.n_images} images" if self.is_fitted else "zero-shot"
         return f"<Recognizer of {len(self.classes)} classes, {self.encoder.spec.name}, {state}>"
+
+    @property
+    def text(self) -> Tensor:
+        """Text prototypes of the classes, (C, D); `prototypes` has those of `others` behind them."""
+        return self.prototypes[: len(self.classes)]
 
     @property
     def is_fitted(self) -> bool:
@@ -113,8 +138,12 @@ class Recognizer:
         """
         spec = self.encoder.spec
         store = None if features is None else FeatureStore.create(features, spec)
-        gathered = Gathered(self.text, self.config)
-        self._gather(gathered, store, images, batch_size, on_error)
+        gathered = Gathered(self.prototypes, self.config)
+        gather(
+            gathered,
+            feature_batches(self.encoder, images, batch_size=batch_size, on_error=on_error),
+            store,
+        )
         report = self.adopt(gathered)
         self.features = store
         warn_of_missing(report, stacklevel=3)
@@ -122,11 +151,11 @@ class Recognizer:
 
     def adopt(self, gathered: Gathered) -> FitReport:
         """Learn from what was gathered elsewhere, in place of what was learnt before."""
-        if not torch.equal(self.text, gathered.text) or self.config != gathered.config:
+        if not torch.equal(self.prototypes, gathered.text) or self.config != gathered.config:
             raise InputError(
                 "What was gathered belongs to other classes, another encoder or config."
             )
-        report = self._take(gathered, gathered.finish())
+        report = self._take(gathered)
         self.features = None
         return report
 
@@ -142,10 +171,14 @@ class Recognizer:
                 "A loaded recognizer holds its result, not what more images could be added to. "
                 "Fit a new Recognizer on all images."
             )
-        gathered = self._gathered or Gathered(self.text, self.config)
+        gathered = self._gathered or Gathered(self.prototypes, self.config)
         n_before = gathered.n_images
         try:
-            self._gather(gathered, self.features, images, batch_size, on_error)
+            gather(
+                gathered,
+                feature_batches(self.encoder, images, batch_size=batch_size, on_error=on_error),
+                self.features,
+            )
         finally:
             if gathered.n_images > n_before:
                 self._gathered, self._fitted = gathered, None
@@ -212,15 +245,12 @@ class Recognizer:
         on_error: OnError | None = None,
     ) -> Iterator[Prediction]:
         """`predict` one by one, as soon as each batch is encoded."""
-        if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
-            raise InputError(f"threshold must be a number in [0, 1], not {threshold!r}.")
-        if top_k is not None and (type(top_k) is not int or top_k < 1):
-            raise InputError(f"top_k must be a whole number of at least 1, not {top_k!r}.")
+        check_cut(threshold, top_k)
         scorer = self.scorer
-        if len(self.classes) == 1 and not self.is_fitted:
+        if len(scorer.text) == 1 and not self.is_fitted:
             raise InputError(
                 f"Before fit, a single class ({self.classes.names[0]!r}) has nothing to be compared with. "
-                "Add classes that it could be confused with, or fit first."
+                "Add classes that it could be confused with, leave others='auto', or fit first."
             )
         score = self._scoring(scorer, shortlist)
         batches = sourced_batches(self.encoder, images, batch_size=batch_size, on_error=on_error)
@@ -260,14 +290,25 @@ class Recognizer:
         return thresholds
 
     def with_classes(
-        self, classes: Classes, *, features: str | os.PathLike[str] | None = None
+        self,
+        classes: Classes,
+        *,
+        others: Others = "auto",
+        features: str | os.PathLike[str] | None = None,
     ) -> Recognizer:
         """A recognizer of other classes, learnt from kept features without touching the images.
 
+        others: as for a new `Recognizer`.
         Features come from `features=`, else from the folder given to `fit(features=...)`, else from memory
         if the whole collection is small enough to be there.
         """
-        other = Recognizer(self.encoder, classes, config=self.config, template=self.template)
+        other = Recognizer(
+            self.encoder,
+            classes,
+            config=self.config,
+            template=self.template,
+            others=others,
+        )
         store = (
             self.features if features is None else FeatureStore.open(features, self.encoder.spec)
         )
@@ -311,9 +352,9 @@ class Recognizer:
     def _scoring(self, scorer: Scorer, shortlist: int | None) -> Callable[[ImageFeatures], Tensor]:
         if shortlist is None:
             return scorer.scores
-        if type(shortlist) is not int or shortlist < 1:
-            raise InputError(f"shortlist must be a whole number of at least 1, not {shortlist!r}.")
-        if shortlist >= len(self.classes):  # a list of all classes needs no search
+        check_count("shortlist", shortlist)
+        # A list of all classes needs no search, and one so short that others were added does not either.
+        if shortlist >= len(self.classes) or scorer.n_others:
             return scorer.scores
         if self._shortlist is None or self._shortlist.scorer is not scorer:
             self._shortlist = Shortlist(scorer)
@@ -321,27 +362,11 @@ class Recognizer:
 
     def _finish(self) -> None:
         if self._gathered is not None and self._fitted is None:
-            self._take(self._gathered, self._gathered.finish())
+            self._take(self._gathered)
 
-    def _take(self, gathered: Gathered, fitted: Fitted) -> FitReport:
+    def _take(self, gathered: Gathered) -> FitReport:
+        fitted = gathered.finish(n_others=len(self.others))
         self._gathered, self._fitted = gathered, fitted
         self._scorer, self._retained = fitted.scorer, fitted.retained
         self._report = FitReport.of(fitted, self.classes)
         return self._report
-
-    def _gather(
-        self,
-        gathered: Gathered,
-        store: FeatureStore | None,
-        images: Images,
-        batch_size: int | None,
-        on_error: OnError | None,
-    ) -> None:
-        n_before = gathered.n_images
-        batches = feature_batches(self.encoder, images, batch_size=batch_size, on_error=on_error)
-        for batch in batches:
-            gathered.add(batch)
-            if store is not None:
-                store.add(batch)
-        if gathered.n_images == n_before:
-            raise InputError("There are no images to fit on: the list is empty.")

@@ -56,6 +56,7 @@ def as_artifact(recognizer: Recognizer) -> Artifact:
         tensors |= {f"company.{name}": value for name, value in vars(scorer.company).items()}
     header: dict[str, Any] = {
         "classes": recognizer.classes.to_dict(),
+        "others": list(recognizer.others),
         "template": recognizer.template,
         "prompts": recognizer.classes.prompts(recognizer.template),
         "encoder": recognizer.encoder.spec.to_dict(),
@@ -107,21 +108,31 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
 
     header, tensors = artifact.header, artifact.tensors
     classes = ClassList.from_dict(header["classes"])
+    others = tuple(header.get("others", ()))  # older files have none
+    if not all(isinstance(name, str) for name in others):
+        raise InputError("its other names are no list of names")
     report = None if header["report"] is None else FitReport.from_dict(header["report"])
-    _check_tensors(tensors, len(classes), encoder.spec.dim, fitted=report is not None)
+    # A fit may have left them out.
+    n_others = len(tensors["text"]) - len(classes)
+    if n_others not in (0, len(others)):
+        raise InputError(
+            f"text has {len(tensors['text'])} rows for {len(classes)} classes and {len(others)} other names"
+        )
+    _check_tensors(tensors, len(classes), n_others, encoder.spec.dim, fitted=report is not None)
     if report is not None and tuple(row.name for row in report.classes) != classes.names:
         raise InputError("its report is of other classes")
     config, template = Config.from_dict(header["config"]), header["template"]
     classes.prompts(template)  # refuses what is no template
     recognizer = Recognizer.__new__(Recognizer)
-    recognizer._begin(encoder, classes, config, template, tensors["text"].to(encoder.device))
+    text = tensors["text"].to(encoder.device)
+    recognizer._begin(encoder, classes, config, template, text, others[:n_others])
     classifier = None
     if report is not None:
         classifier = _classifier(tensors, "classifier", encoder.device)
         places = {name: place.long() for name, place in _group(tensors, "bank").items()}
         recognizer._report, recognizer._retained = report, Retained(**places)
     recognizer._scorer = Scorer(
-        text=recognizer.text,
+        text=recognizer.prototypes,
         config=recognizer.config,
         classifier=classifier,
         scales=Scales(**{name: _positive(name, v) for name, v in header["scales"].items()}),
@@ -132,6 +143,7 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
         # Older files do not know where a class's known images end.
         beyond=Beyond(**_group(tensors, "beyond")) if "beyond.level" in tensors else None,
         company=_company(tensors),
+        n_others=n_others,
     )
     return recognizer
 
@@ -162,9 +174,12 @@ def _positive(name: str, value: object) -> float:
     return float(value)
 
 
-def _check_tensors(tensors: Mapping[str, Tensor], c: int, d: int, *, fitted: bool) -> None:
-    """Names, dtypes and shapes must be those of c classes and d dimensions, numbers finite."""
-    expected: dict[str, tuple[int, ...]] = {"text": (c, d), "thresholds": (c,)}
+def _check_tensors(
+    tensors: Mapping[str, Tensor], n_classes: int, n_others: int, d: int, *, fitted: bool
+) -> None:
+    """Names, dtypes and shapes must be those of that many names and d dimensions, numbers finite."""
+    c = n_classes + n_others
+    expected: dict[str, tuple[int, ...]] = {"text": (c, d), "thresholds": (n_classes,)}
     branches = ("text", "learned", "cls", "whole", "evidence", "presence")
     expected |= {f"weights.{name}": (c,) for name in branches}
     if fitted:

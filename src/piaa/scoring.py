@@ -34,7 +34,8 @@ class Scorer:
     """Scores images for C classes.
 
     Attributes:
-        text: (C, D) float32 unit text prototypes.
+        text: (C + R, D) float32 unit text prototypes, of the classes and of R other names (`piaa.others`).
+            All that follows is of both, but for thresholds.
         config: decides between the auto form (weighted log-odds) and the published form (`paa.aggregate`).
         classifier: the learnt branch; None before any fit.
         whole: the learnt classifier of the global vector; None where it has no weight.
@@ -43,6 +44,7 @@ class Scorer:
         beyond: where each class's known images end; likewise.
         thresholds: (C,) float32, where each class's evidence is cut.
         slope: turns evidence above its threshold into a score.
+        n_others: R.
     """
 
     text: Tensor
@@ -55,13 +57,26 @@ class Scorer:
     whole: Classifier | None = None
     company: Company | None = None
     beyond: Beyond | None = None
+    n_others: int = 0
 
     @staticmethod
-    def zero_shot(text: Tensor, config: Config, scale: float) -> Scorer:
+    def zero_shot(text: Tensor, config: Config, scale: float, *, n_others: int = 0) -> Scorer:
         """Text alone, on patches and on the whole image; a class needs even odds to be a tag."""
-        n = len(text)
-        scales, weights = Scales(scale, scale, scale), even_weights(n)
-        return Scorer(text, config, None, scales, weights, torch.zeros(n), 1.0)
+        return Scorer(
+            text=text,
+            config=config,
+            classifier=None,
+            scales=Scales(scale, scale, scale),
+            weights=even_weights(len(text)),
+            thresholds=torch.zeros(len(text) - n_others),
+            slope=1.0,
+            n_others=n_others,
+        )
+
+    @property
+    def n_classes(self) -> int:
+        """C: how many are scored."""
+        return len(self.text) - self.n_others
 
     @property
     def published_form(self) -> bool:
@@ -73,7 +88,7 @@ class Scorer:
         patches, cls = features.patches, features.cls
         if self.classifier is not None and self.published_form:
             fused = paa.aggregate(patches, cls, self.text, self.classifier, self.config).fused
-            return paa.log_odds(fused.clamp_min(1e-30).log())
+            return paa.log_odds(fused.clamp_min(1e-30).log())[:, : self.n_classes]
         text, learned, by_cls, whole = self._branches(patches, cls)
         weights = self.weights
         by_text, by_learned = torch.zeros(2, len(cls), len(self.text), device=cls.device)
@@ -85,12 +100,12 @@ class Scorer:
         ):
             if branch is not None:
                 total += weight.to(cls.device, non_blocking=True) * branch
-        return self.together(by_text, by_learned, learned)
+        return self.together(by_text, by_learned, learned)[:, : self.n_classes]
 
     def together(self, by_text: Tensor, by_learned: Tensor, learned: Tensor | None) -> Tensor:
-        """Evidence (B, C) from what the text branches and the learnt ones say in sum, each (B, C).
+        """Evidence (B, C + R) from what the text branches and the learnt ones say in sum, each (B, C + R).
 
-        learned (B, C) is G by itself; it may be None where it has no weight.
+        learned (B, C + R) is G by itself; it may be None where it has no weight.
         """
         if self.beyond is not None:
             by_learned = self.beyond.lift(by_text, by_learned)

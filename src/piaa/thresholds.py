@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -39,9 +39,14 @@ class Cuts:
     split: Tensor
 
     def over(self, scores: Tensor) -> Cuts:
-        """The same thresholds, with slope and prevalence of other scores (n, C) of the same images."""
-        prevalence = (scores >= self.thresholds).float().mean(0)
-        return replace(self, slope=_slope(scores - self.thresholds), prevalence=prevalence)
+        """The thresholds of the first k classes, with slope and prevalence of other scores (n, k)."""
+        thresholds = self.thresholds[: scores.shape[1]].clone()
+        return Cuts(
+            thresholds=thresholds,
+            slope=_slope(scores - thresholds),
+            prevalence=(scores >= thresholds).float().mean(0),
+            split=self.split[: scores.shape[1]],
+        )
 
 
 def estimate_thresholds(scores: Tensor, presence: Tensor | None = None) -> Cuts:

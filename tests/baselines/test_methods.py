@@ -18,6 +18,7 @@ from fake_encoder import (
     pictures,
     recognizer_of,
 )
+from piaa import Recognizer
 from piaa.baselines import list_methods, make_method
 from piaa.baselines.piaa import Piaa
 from piaa.encoders.tiled import TiledEncoder
@@ -60,7 +61,8 @@ def test_cls_and_patch_are_their_formulas(world: World, scale: float | None) -> 
 
 
 def test_piaa_is_the_recognizer(world: World) -> None:
-    recognizer = recognizer_of(world, SMALL_BANKS)
+    encoder = recognizer_of(world).encoder
+    recognizer = Recognizer(encoder, names_of(world), config=SMALL_BANKS)
     method = make_method("piaa", recognizer.encoder, names_of(world), config=SMALL_BANKS)
     images = features_of(world)
     assert torch.equal(method.scores(images), recognizer.scorer.evidence(images))

@@ -11,6 +11,8 @@ from cli_samples import Interrupt, Run
 
 from fake_encoder import CLASSES, ColorEncoder
 from piaa import Config, Recognizer
+from piaa.artifact import load_artifact
+from piaa.others import NAMES
 from piaa.scale.job import Job
 
 pytestmark = pytest.mark.usefixtures("colors")
@@ -57,6 +59,22 @@ def test_json_and_options(
     model = Recognizer.load(OUT, Recognizer(ColorEncoder(), CLASSES, tiles=2).encoder)
     assert model.config == Config.reference("voc")
     assert (colors[0]["name"], colors[0]["device"]) == ("ViT-B-16", "cpu")
+
+
+def test_other_names(run: Run, photos: Path, classes: Path) -> None:
+    Path("others.txt").write_text("yellow\nwhite: pale\n")
+    for given, names in (("others.txt", ("yellow", "white")), ("none", ()), ("auto", None)):
+        fit(run, "--others", given, "--force")
+        header = load_artifact(OUT).header
+        if names is None:
+            assert set(header["others"]) <= set(NAMES)
+            assert header["others"]
+        else:
+            assert tuple(header["others"]) == names
+    Path("others.txt").write_text("Red\n")
+    result = fit(run, "--others", "others.txt", "--force", code=2)
+    assert "'Red', which is a class" in result.stderr
+    assert "nowhere.txt" in fit(run, "--others", "nowhere.txt", "--force", code=2).stderr
 
 
 def test_bad_files(run: Run, photos: Path, classes: Path, bad: dict[str, str]) -> None:

@@ -61,13 +61,16 @@ def test_the_service_keeps_to_its_document(schema: Any, method: str, path: str, 
     @given(case=operation.as_strategy(generation_mode=generated))
     def holds(case: Any) -> None:
         response = case.call(timeout=30)
-        case.validate_response(response, excluded_checks=beyond_a_schema(response))
+        case.validate_response(response, excluded_checks=beyond_a_schema(case, response))
 
     holds()
 
 
-def beyond_a_schema(response: Any) -> list[Any]:
-    """Checks that a refusal is excused from, for rules that JSON Schema has no words for."""
+def beyond_a_schema(case: Any, response: Any) -> list[Any]:
+    """Checks that an answer is excused from, for rules that JSON Schema has no words for."""
+    if response.status_code == 200 and case.media_type == "multipart/form-data":
+        # All that a form says is text: null is the name "null", and an empty list is not there at all.
+        return [checks.negative_data_rejection]
     if response.status_code == 422:
         pointers = {error["pointer"] for error in response.json().get("errors", [])}
         if pointers and pointers <= {

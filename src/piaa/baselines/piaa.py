@@ -63,6 +63,7 @@ class Piaa:
         recognizer = self.recognizer
         return {
             "templates": [recognizer.template],
+            "others": list(recognizer.others),
             "config": recognizer.config.to_dict(),
             "fitted_images": recognizer.report.n_images if recognizer.is_fitted else 0,
         }

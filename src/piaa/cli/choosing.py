@@ -3,135 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from piaa.cli.recognizer_options import DEFAULT_ENCODER
 from piaa.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from piaa.classes import ClassList
     from piaa.config import Config
     from piaa.encoders.base import Encoder
+    from piaa.others import Others
     from piaa.recognizer import Recognizer
 
-DEFAULT_ENCODER: Final = "lite"
-"""Embedded: quick on a CPU, and its weights come from the package index."""
-
-
-def _encoder_names(incomplete: str) -> list[str]:
-    from piaa.encoders.registry import list_encoders
-
-    return [name for name in list_encoders() if name.lower().startswith(incomplete.lower())]
-
-
-def _frontend_names(incomplete: str) -> list[str]:
-    from piaa.encoders.frontends import list_frontends
-
-    return [name for name in list_frontends() if name.startswith(incomplete)]
-
-
-def _precision_names(incomplete: str) -> list[str]:
-    from piaa.encoders.precision import PRECISIONS
-
-    return [name for name in PRECISIONS if name.startswith(incomplete)]
-
-
-_WHO = "Which recognizer"
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="FILE",
-        help="A model that piaa fit has saved, or one that piaa knows by name.",
-        show_default=False,
-        rich_help_panel=_WHO,
-    ),
-]
-ClassesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--classes",
-        "-c",
-        metavar="FILE",
-        help="A text file with one class a line ('sofa: couch, settee' adds synonyms), or a list that "
-        "piaa knows by name.",
-        show_default=False,
-        rich_help_panel=_WHO,
-    ),
-]
-EncoderOption = Annotated[
-    str | None,
-    typer.Option(
-        "--encoder",
-        "-e",
-        metavar="NAME",
-        help="See piaa encoders. Its weights are fetched if need be.",
-        show_default=f"{DEFAULT_ENCODER}, unless --weights",
-        autocompletion=_encoder_names,
-        rich_help_panel=_WHO,
-    ),
-]
-WeightsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--weights",
-        "-w",
-        metavar="WHERE",
-        help="A checkpoint file, a directory or hf:org/repo. A path never touches the network.",
-        show_default=False,
-        rich_help_panel=_WHO,
-    ),
-]
-FrontendOption = Annotated[
-    str | None,
-    typer.Option(
-        "--frontend",
-        metavar="NAME",
-        help="How patch features are read, see piaa encoders.",
-        show_default="what suits the encoder",
-        autocompletion=_frontend_names,
-        rich_help_panel=_WHO,
-    ),
-]
-DeviceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--device",
-        metavar="NAME",
-        help="Such as cpu or cuda.",
-        show_default="the best",
-        rich_help_panel=_WHO,
-    ),
-]
-TilesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--tiles",
-        min=1,
-        metavar="N",
-        help="Look at N x N windows of each picture too, for small things: N * N + 1 times the work.",
-        show_default=False,
-        rich_help_panel=_WHO,
-    ),
-]
-
-
-PrecisionOption = Annotated[
-    str | None,
-    typer.Option(
-        "--precision",
-        metavar="NAME",
-        help="Of the encoder: float32; int8 on CPUs, twice as fast, not exactly the same; bfloat16 or "
-        "float16 on GPUs.",
-        show_default="float32",
-        autocompletion=_precision_names,
-        rich_help_panel=_WHO,
-    ),
-]
+_OF_A_NEW_ONE = ("classes", "encoder", "frontend", "tiles", "precision", "others")
 
 
 @dataclass(frozen=True)
@@ -149,6 +35,7 @@ class Choice:
     device: str | None
     tiles: int | None
     precision: str | None = None
+    others: Others = "auto"
 
     def load_encoder(self) -> Encoder:
         """The encoder alone, with its tiles; not for a saved model, which knows its own."""
@@ -179,7 +66,13 @@ class Choice:
             return _load_model(self.model, self.weights, self.device)
         if self.classes is None:
             raise InputError("Give --classes.")
-        return Recognizer(self.load_encoder(), self.classes, config=config, template=template)
+        return Recognizer(
+            self.load_encoder(),
+            self.classes,
+            config=config,
+            template=template,
+            others=self.others,
+        )
 
 
 def choose(
@@ -193,8 +86,9 @@ def choose(
     device: str | None = None,
     tiles: int | None = None,
     precision: str | None = None,
+    others: str | None = None,
 ) -> Choice:
-    """Check the options above, as far as that is possible without loading an encoder.
+    """Check the options, as far as that is possible without loading an encoder.
 
     Args:
         context: the command's `typer.Context`, which knows which of them were flags. Flags that
@@ -206,15 +100,11 @@ def choose(
             contradict each other, an unknown name, a class list or a model that is not there.
     """
     takes_model = "model" in context.params
-    flags = {
-        name
-        for name in ("model", "classes", "encoder", "weights", "frontend", "tiles", "precision")
-        if is_flag(context, name)
-    }
+    flags = {name for name in ("model", "weights", *_OF_A_NEW_ONE) if is_flag(context, name)}
     if model is not None and flags & {"classes"} and "model" not in flags:
         model = None
     if model is not None:
-        wrong = flags & {"classes", "encoder", "frontend", "tiles", "precision"}
+        wrong = flags & set(_OF_A_NEW_ONE)
         if wrong and "model" in flags:
             raise InputError(
                 f"--model cannot go with {_flags(wrong)}: a saved model has its own classes, encoder "
@@ -232,7 +122,8 @@ def choose(
     encoder, weights = encoder_or_weights(context, encoder, weights)
     if encoder is None and weights is None:
         encoder = DEFAULT_ENCODER
-    return _chosen_classes(classes, encoder, weights, frontend, device, tiles, precision)
+    chosen = _chosen_classes(classes, encoder, weights, frontend, device, tiles, precision)
+    return replace(chosen, others=_chosen_others(others))
 
 
 def is_flag(context: Any, name: str) -> bool:
@@ -292,6 +183,17 @@ def _chosen_classes(
         raise UnknownNameError("precision", precision, PRECISIONS)
     found = ClassList.of(classes)
     return Choice(None, found, encoder, weights, frontend, device, tiles, precision)
+
+
+def _chosen_others(others: str | None) -> Others:
+    from piaa.classes import ClassList
+
+    match others:
+        case None | "auto":
+            return "auto"
+        case "none":
+            return None
+    return ClassList.of(others)
 
 
 def _load_model(model: str, weights: str | None, device: str | None) -> Recognizer:

@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from piaa.cli.choosing import (
-    Choice,
-    DeviceOption,
-    EncoderOption,
-    FrontendOption,
-    ModelOption,
-    PrecisionOption,
-    TilesOption,
-    WeightsOption,
-    choose,
-)
+from piaa.cli.choosing import Choice, choose
 from piaa.cli.evaluation_options import (
     DatasetOption,
     LimitOption,
@@ -32,6 +22,15 @@ from piaa.cli.evaluation_options import (
 from piaa.cli.group import examples
 from piaa.cli.outputs import ForceOption, check_new_file, written_whole
 from piaa.cli.progress import Progress, spell_seconds
+from piaa.cli.recognizer_options import (
+    DeviceOption,
+    EncoderOption,
+    FrontendOption,
+    ModelOption,
+    PrecisionOption,
+    TilesOption,
+    WeightsOption,
+)
 from piaa.errors import InputError
 
 if TYPE_CHECKING:

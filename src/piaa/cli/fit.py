@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from piaa.cli.choosing import (
-    ClassesOption,
-    DeviceOption,
-    EncoderOption,
-    FrontendOption,
-    PrecisionOption,
-    TilesOption,
-    WeightsOption,
-    choose,
-)
+from piaa.cli.choosing import choose
 from piaa.cli.failures import Failures, StrictOption, shown
 from piaa.cli.group import examples
 from piaa.cli.jobs import (
@@ -40,6 +31,16 @@ from piaa.cli.jobs import (
     with_features_kept,
 )
 from piaa.cli.outputs import ForceOption, check_new_file
+from piaa.cli.recognizer_options import (
+    ClassesOption,
+    DeviceOption,
+    EncoderOption,
+    FrontendOption,
+    OthersOption,
+    PrecisionOption,
+    TilesOption,
+    WeightsOption,
+)
 from piaa.cli.sources import PhotosArgument
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def fit(
     device: DeviceOption = None,
     tiles: TilesOption = None,
     precision: PrecisionOption = None,
+    others: OthersOption = None,
     preset: Annotated[
         Preset,
         typer.Option(
@@ -124,6 +126,7 @@ def fit(
         device=device,
         tiles=tiles,
         precision=precision,
+        others=others,
     )
     chosen_engine = make_engine(processes, choice, keep_features, engine=engine, address=address)
     from piaa.scale.fit import fit_units, unfinished

@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from piaa.cli.choosing import (
-    ClassesOption,
-    DeviceOption,
-    EncoderOption,
-    FrontendOption,
-    ModelOption,
-    PrecisionOption,
-    TilesOption,
-    WeightsOption,
-    choose,
-)
+from piaa.cli.choosing import choose
 from piaa.cli.failures import Failures, StrictOption
 from piaa.cli.group import examples
 from piaa.cli.jobs import (
@@ -42,6 +32,17 @@ from piaa.cli.outputs import ForceOption, check_new_file, check_new_folder, writ
 from piaa.cli.parquet_results import check_parquet
 from piaa.cli.predict_job import JobOptions, check_no_job_flags, describe, predict_to_file
 from piaa.cli.progress import Progress, spell_seconds
+from piaa.cli.recognizer_options import (
+    ClassesOption,
+    DeviceOption,
+    EncoderOption,
+    FrontendOption,
+    ModelOption,
+    OthersOption,
+    PrecisionOption,
+    TilesOption,
+    WeightsOption,
+)
 from piaa.cli.results import Format, choose_format, make_writer
 from piaa.cli.sources import PhotosArgument, find_photos
 
@@ -71,6 +72,7 @@ def predict(
     device: DeviceOption = None,
     tiles: TilesOption = None,
     precision: PrecisionOption = None,
+    others: OthersOption = None,
     format: Annotated[
         Format | None,
         typer.Option(
@@ -158,6 +160,7 @@ def predict(
         device=device,
         tiles=tiles,
         precision=precision,
+        others=others,
     )
     failures = Failures(strict=strict)
     if out is not None and heatmaps is None:

@@ -7,21 +7,22 @@ from typing import Annotated
 
 import typer
 
-from piaa.cli.choosing import (
+from piaa.cli.choosing import choose
+from piaa.cli.failures import Failures, StrictOption, shown
+from piaa.cli.group import examples
+from piaa.cli.outputs import check_new_folder
+from piaa.cli.progress import Progress
+from piaa.cli.recognizer_options import (
     ClassesOption,
     DeviceOption,
     EncoderOption,
     FrontendOption,
     ModelOption,
+    OthersOption,
     PrecisionOption,
     TilesOption,
     WeightsOption,
-    choose,
 )
-from piaa.cli.failures import Failures, StrictOption, shown
-from piaa.cli.group import examples
-from piaa.cli.outputs import check_new_folder
-from piaa.cli.progress import Progress
 from piaa.cli.sources import PhotosArgument, find_photos
 from piaa.errors import InputError
 
@@ -49,6 +50,7 @@ def report(
     device: DeviceOption = None,
     tiles: TilesOption = None,
     precision: PrecisionOption = None,
+    others: OthersOption = None,
     title: Annotated[
         str | None,
         typer.Option(help="Title of the page.", show_default="the name of the photos' folder"),
@@ -101,6 +103,7 @@ def report(
         device=device,
         tiles=tiles,
         precision=precision,
+        others=others,
     )
     check_target(out, force=force)
     check_new_folder(out, force=force)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from piaa.cli.choosing import Choice, DeviceOption, ModelOption
+from piaa.cli.choosing import Choice
 from piaa.cli.evaluation_options import (
     LimitOption,
     PartialOption,
@@ -15,6 +15,7 @@ from piaa.cli.evaluation_options import (
 )
 from piaa.cli.group import examples
 from piaa.cli.outputs import written_whole
+from piaa.cli.recognizer_options import DeviceOption, ModelOption
 from piaa.errors import InputError, PiaaError
 
 if TYPE_CHECKING:

@@ -9,18 +9,19 @@ from typing import Annotated
 
 import typer
 
-from piaa.cli.choosing import (
+from piaa.cli.choosing import choose
+from piaa.cli.group import examples
+from piaa.cli.recognizer_options import (
     ClassesOption,
     DeviceOption,
     EncoderOption,
     FrontendOption,
     ModelOption,
+    OthersOption,
     PrecisionOption,
     TilesOption,
     WeightsOption,
-    choose,
 )
-from piaa.cli.group import examples
 from piaa.errors import InputError
 
 CPU_BATCH, GPU_BATCH = 4, 32
@@ -41,6 +42,7 @@ def serve(
     device: DeviceOption = None,
     tiles: TilesOption = None,
     precision: PrecisionOption = None,
+    others: OthersOption = None,
     host: Annotated[
         str,
         typer.Option(
@@ -97,6 +99,7 @@ def serve(
         device=device,
         tiles=tiles,
         precision=precision,
+        others=others,
     )
     if find_spec("resource") is None:
         raise InputError(

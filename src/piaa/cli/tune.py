@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from piaa.cli.choosing import (
+from piaa.cli.choosing import encoder_or_weights
+from piaa.cli.encoders import JsonOption
+from piaa.cli.group import examples
+from piaa.cli.recognizer_options import (
     DEFAULT_ENCODER,
     EncoderOption,
     FrontendOption,
     PrecisionOption,
     WeightsOption,
-    encoder_or_weights,
 )
-from piaa.cli.encoders import JsonOption
-from piaa.cli.group import examples
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -128,6 +128,15 @@ class Bank:
         later._slots.worst.copy_(self._slots.worst)
         return later
 
+    def first(self, n_classes: int) -> Bank:
+        """The bank of the first classes alone, less the patches that are nearer to one of the others."""
+        members = self.members()
+        mine = members.label < n_classes
+        bank = Bank(self.text[:n_classes], size=self.size, text_scale=self.text_scale)
+        bank._slots.insert(*(column[mine] for column in vars(members).values()))
+        bank.n_images, bank.n_patches = self.n_images, self.n_patches
+        return bank
+
     def state(self) -> dict[str, Tensor]:
         """Everything as plain tensors in canonical order: equal banks have equal states."""
         members = self.members()

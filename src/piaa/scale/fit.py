@@ -48,7 +48,7 @@ def fit_units(
     options = {"command": "fit", **recognizer_options(recognizer), "batch_size": batch_size}
     with open_job(unfinished(target), units, options, recognizer, restart=restart) as job:
         begun = Recognizer.load(job.recognizer, recognizer.encoder)
-        total = Gathered(begun.text, begun.config)
+        total = Gathered(begun.prototypes, begun.config)
         todo = [unit for unit in job.units if not _take_over(job, unit, total, watch)]
         work_of = partial(FitWork, recognizer=job.recognizer, batch_size=batch_size)
         engine = engine or Here()
@@ -64,7 +64,7 @@ def fit_units(
             raise InputError(
                 "There is nothing to learn from: not one of the pictures could be read."
             )
-        recognizer.text = begun.text
+        recognizer.prototypes = begun.prototypes
         report = recognizer.adopt(total)
         # Written among the job's files, which go with it: a killed run leaves nothing beside the target.
         recognizer.save(job.model)
@@ -93,7 +93,7 @@ class FitWork:
         begun = Recognizer.load(recognizer, encoder)
         # What it turns away is beaten by K vectors that are in the files of the same job: leaving it out
         # changes no bit of the final result.
-        self.total = Gathered(begun.text, begun.config)
+        self.total = Gathered(begun.prototypes, begun.config)
 
     def __call__(self, unit: Readable, target: Path, watch: Watch) -> Worked:
         images = UnitImages(unit, watch)
@@ -146,6 +146,7 @@ def recognizer_options(recognizer: Recognizer) -> dict[str, Any]:
     return {
         "piaa": __version__,
         "classes": recognizer.classes.to_dict(),
+        "others": list(recognizer.others),
         "template": recognizer.template,
         "config": recognizer.config.to_dict(),
         "encoder": recognizer.encoder.spec.to_dict(),

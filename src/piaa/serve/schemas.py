@@ -93,7 +93,7 @@ class ClassesOptions(TagsOptions):
     classes: Annotated[
         list[ClassName],
         Field(
-            min_length=2,
+            min_length=1,
             description="Class names; 'sofa: couch, settee' describes one by several words.",
             json_schema_extra=_UNIQUE,
         ),
@@ -113,7 +113,7 @@ class HeatmapOptions(_Request):
     classes: Annotated[
         list[ClassName] | None,
         Field(
-            min_length=2,
+            min_length=1,
             description="Zero-shot among these in place of the model's classes.",
             json_schema_extra=_UNIQUE,
         ),

@@ -46,10 +46,10 @@ class Service:
     """A recognizer, and everything that answers for it."""
 
     def __init__(self, recognizer: Recognizer, limits: Limits) -> None:
-        if len(recognizer.classes) == 1 and not recognizer.is_fitted:
+        if len(recognizer.prototypes) == 1 and not recognizer.is_fitted:
             raise InputError(
                 f"Before fit, a single class ({recognizer.classes.names[0]!r}) has nothing to be compared "
-                "with. Add classes that it could be confused with, or serve a fitted model."
+                "with. Add classes that it could be confused with or other names, or serve a fitted model."
             )
         self.limits = limits
         self.metrics = Metrics()

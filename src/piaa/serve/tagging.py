@@ -12,6 +12,7 @@ from threading import Lock
 import torch
 from torch import Tensor
 
+from piaa import others
 from piaa.classes import ClassList, ClassNameWarning, encode_classes
 from piaa.errors import InputError
 from piaa.heatmaps import overlay
@@ -61,7 +62,7 @@ class Words:
         self._lock = Lock()
 
     def tagger(self, names: Sequence[str]) -> Tagger:
-        """Zero-shot among `names`; raises InputError if they are no class list."""
+        """Zero-shot among `names`, and others beside a short list; InputError if they are no class list."""
         if len(names) > self._limits.classes:
             raise InputError(f"{len(names)} classes are more than {self._limits.classes:,}.")
         for name in names:
@@ -72,11 +73,17 @@ class Words:
                 )
         with self._lock:  # also because warnings are caught for the whole process
             classes, notes = _class_list(names)
-            if len(classes) < 2:
-                raise InputError("One class has nothing to be compared with. Give at least two.")
             text = self._encode(classes)
+            if len(classes) < others.ENOUGH:
+                candidates = self._encode(ClassList.of(others.NAMES))
+                text = torch.cat([text, candidates[others.choose(classes, text, candidates)]])
         encoder = self._recognizer.encoder
-        scorer = Scorer.zero_shot(text, self._recognizer.config, encoder.text_scale)
+        scorer = Scorer.zero_shot(
+            text,
+            self._recognizer.config,
+            encoder.text_scale,
+            n_others=len(text) - len(classes),
+        )
         return Tagger(classes, scorer, notes)
 
     def _encode(self, classes: ClassList) -> Tensor:

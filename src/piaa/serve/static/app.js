@@ -125,9 +125,8 @@ function readLists() {
 
 function addWords(lists, field, note, title) {
   const names = parseNames(get(field).value);
-  get(note).textContent = names.length === 1
-    ? "Add a second label: one alone has nothing to be compared with." : "";
-  if (names.length > 1) lists.push({ key: `words ${JSON.stringify(names)}`, title, names, note });
+  get(note).textContent = "";
+  if (names.length > 0) lists.push({ key: `words ${JSON.stringify(names)}`, title, names, note });
 }
 
 let pause = 0;
