@@ -42,7 +42,7 @@ from piaa.branch_statistics import (
 )
 from piaa.presence import nearest_twin, presence_of
 
-# None of these is set per data set; docs/method.md shows how little the result depends on each.
+# None of these is set per data set; docs/experiments.md shows how little the result depends on each.
 GLOBAL_SHARE = 0.45  # weight of g where it is as informative as T; with few images, half
 LEARNED_SHARE = 0.5  # weight of G where it is trusted and has evidence
 WHOLE_SHARE = 0.45  # most that h takes from the others

@@ -40,6 +40,7 @@ def test_a_model(run: Run, photos: Path, classes: Path) -> None:
     assert lines[0].split() == columns
     assert [line.split()[0] for line in lines[2:5]] == CLASSES
     assert "Saved pets.piaa." in result.stdout
+    assert f"About {expected.report.unnamed:.0%} of the pictures seem to show none" in result.stdout
     assert "3 classes, colors on cpu, 12 pictures" in result.stderr
     assert "by stage: encode" in result.stderr
 

@@ -45,6 +45,21 @@ class TestModel:
         assert "zero-shot" in out
         assert "blue, azure" in out
 
+    def test_other_names(self, run: Run, own_folder: Path, saved_colors: Path) -> None:
+        recognizer = Recognizer(ColorEncoder(), ["red"], others=["white", "blue"])
+        recognizer.save("some.piaa")
+        Recognizer(ColorEncoder(), ["red"], others=None).save("none.piaa")
+        assert "2, white, blue" in run("inspect", "some.piaa").stdout
+        assert json.loads(run("inspect", "some.piaa", "--json").stdout)["others"] == [
+            "white",
+            "blue",
+        ]
+        assert "other names" in run("inspect", "none.piaa").stdout
+        assert "left out, as the pictures show" in " ".join(
+            run("inspect", saved_colors).stdout.split()
+        )
+        assert json.loads(run("inspect", saved_colors, "--json").stdout)["others"] == []
+
     def test_a_damaged_one(self, run: Run, own_folder: Path, saved_colors: Path) -> None:
         data = bytearray(saved_colors.read_bytes())
         data[-3] ^= 1

@@ -52,6 +52,8 @@ def describe_model(path: Path) -> Description:
         report = None if header["report"] is None else FitReport.from_dict(header["report"])
         encoder, config = header["encoder"], Config.from_dict(header["config"])
         thresholds = artifact.tensors["thresholds"].tolist()
+        others = [str(name) for name in header.get("others", ())]  # older files have none
+        competing = len(artifact.tensors["text"]) > len(classes)
         source, template = header["source"], header["template"]
         shape = " x ".join(map(str, encoder["preprocessing"]["image_size"]))
         frontend, tiles = encoder["frontend"], encoder["tiles"]
@@ -61,6 +63,7 @@ def describe_model(path: Path) -> Description:
     facts: list[tuple[str, object]] = [
         ("model", f"{path}, {_size(path.stat().st_size)}"),
         ("classes", f"{len(classes):,}, {state}"),
+        ("other names", _others(others, competing=competing)),
         ("encoder", f"{encoder['name']}, {encoder['dim']} numbers a vector, from {source}"),
         ("front-end", frontend),
         ("pictures", f"{shape} px, {encoder['preprocessing']['fit']}{_tiles(tiles)}"),
@@ -74,6 +77,7 @@ def describe_model(path: Path) -> Description:
         "file": str(path),
         "bytes": path.stat().st_size,
         "classes": {name: list(words) for name, words in zip(names, classes.phrases, strict=True)},
+        "others": others if competing else [],
         "thresholds": dict(zip(names, thresholds, strict=True)),
         "encoder": encoder,
         "source": source,
@@ -202,6 +206,15 @@ def _config_name(config: Config) -> str:
     presets = {"auto": Config.auto(), "paper": Config.paper()}
     presets |= {f"reference {name}": Config.reference(name) for name in ("voc", "coco", "nus")}
     return next((name for name, preset in presets.items() if preset == config), "your own")
+
+
+def _others(names: list[str], *, competing: bool) -> str:
+    if not names:
+        return "none"
+    left_out = (
+        "" if competing else "; left out, as the pictures show hardly anything but the classes"
+    )
+    return f"{len(names)}, {', '.join(names)}{left_out}"
 
 
 def _tiles(tiles: Mapping[str, Any] | None) -> str:

@@ -171,6 +171,10 @@ def fit(
         from piaa.cli.terminal import stdout_console
 
         stdout_console().print(report_table(report))
+        if report.unnamed is not None:
+            typer.echo(
+                f"About {report.unnamed:.0%} of the pictures seem to show none of the classes."
+            )
         typer.echo(f"Saved {shown(out)}.")
     failures.finish()
 
