@@ -67,7 +67,7 @@ def measure(encoder: piaa.Encoder, classes: Sequence[str], images: Images, other
     def evidence() -> torch.Tensor:
         return torch.cat([recognizer.scorer.evidence(part) for part in images.test])
 
-    alone = len(recognizer.text) == 1
+    alone = len(recognizer.prototypes) == 1
     before = float("nan") if alone else mean_average_precision(evidence(), images.labels)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvidenceWarning)
