@@ -35,6 +35,12 @@ def world() -> World:
     return varied_world(3, 500, n_classes=24, text=0.6, labels=(1, 3))
 
 
+@pytest.fixture(scope="module")
+def closed() -> World:
+    """Images that show the 3 classes alone, of 15 things."""
+    return varied_world(8, 400, n_classes=15, text=0.7, labels=(1, 2), absent=12, n_without=400)
+
+
 def made(world: World, n_others: int = 12, n_classes: int = 3) -> Recognizer:
     names = names_of(world)
     encoder = FeatureEncoder(dict(zip(names, world.text, strict=True)))
@@ -124,6 +130,13 @@ class TestAsking:
         assert [name for name, _ in first.tags] == ["red"]
         assert second.tags == []
 
+    def test_one_that_is_alone_after_all(self) -> None:
+        recognizer = Recognizer(ColorEncoder(), ["red"], others=None)
+        with pytest.raises(InputError, match=r"single class \('red'\) has nothing to be compared"):
+            recognizer.predict(pictures(1))
+        recognizer.fit(pictures())
+        assert recognizer.predict(pictures(1))[0].scores.shape == (1,)
+
 
 class TestScores:
     def test_before_a_fit_they_are_those_among_all_names(self, world: World) -> None:
@@ -184,10 +197,6 @@ class TestScores:
 
 class TestClosedCollections:
     """Where images show the classes and nothing else, other names only blur them."""
-
-    @pytest.fixture(scope="class")
-    def closed(self) -> World:
-        return varied_world(8, 400, n_classes=15, text=0.7, labels=(1, 2), absent=12, n_without=400)
 
     def test_they_are_left_out(self, closed: World) -> None:
         recognizer = made(closed)

@@ -86,6 +86,15 @@ def choose(classes: ClassList, text: Tensor, candidates: Tensor) -> list[int]:
     return taken
 
 
+def check_compared(classes: ClassList, others: Sequence[str]) -> None:
+    """Before a fit, one class needs something to be compared with, or an error."""
+    if len(classes) == 1 and not others:
+        raise InputError(
+            f"Before fit, a single class ({classes.names[0]!r}) has nothing to be compared with. "
+            "Add classes that it could be confused with, leave others='auto', or fit first."
+        )
+
+
 def unnamed_share(evidence: Tensor, n_others: int) -> float:
     """Share of images that hold none of the classes, by evidence (n, C + n_others) of the text.
 

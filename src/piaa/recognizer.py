@@ -24,7 +24,7 @@ from piaa.fit_report import FitReport, warn_of_missing
 from piaa.fitting import Gathered, gather
 from piaa.images import OnError, Tiles
 from piaa.labels import label_matrix
-from piaa.others import Others, find_others
+from piaa.others import Others, check_compared, find_others
 from piaa.prediction import Prediction, batch_predictions
 from piaa.sample import image_ids
 from piaa.scoring import Scorer
@@ -139,11 +139,8 @@ class Recognizer:
         spec = self.encoder.spec
         store = None if features is None else FeatureStore.create(features, spec)
         gathered = Gathered(self.prototypes, self.config)
-        gather(
-            gathered,
-            feature_batches(self.encoder, images, batch_size=batch_size, on_error=on_error),
-            store,
-        )
+        batches = feature_batches(self.encoder, images, batch_size=batch_size, on_error=on_error)
+        gather(gathered, batches, store)
         report = self.adopt(gathered)
         self.features = store
         warn_of_missing(report, stacklevel=3)
@@ -173,12 +170,9 @@ class Recognizer:
             )
         gathered = self._gathered or Gathered(self.prototypes, self.config)
         n_before = gathered.n_images
+        batches = feature_batches(self.encoder, images, batch_size=batch_size, on_error=on_error)
         try:
-            gather(
-                gathered,
-                feature_batches(self.encoder, images, batch_size=batch_size, on_error=on_error),
-                self.features,
-            )
+            gather(gathered, batches, self.features)
         finally:
             if gathered.n_images > n_before:
                 self._gathered, self._fitted = gathered, None
@@ -247,11 +241,8 @@ class Recognizer:
         """`predict` one by one, as soon as each batch is encoded."""
         check_cut(threshold, top_k)
         scorer = self.scorer
-        if len(scorer.text) == 1 and not self.is_fitted:
-            raise InputError(
-                f"Before fit, a single class ({self.classes.names[0]!r}) has nothing to be compared with. "
-                "Add classes that it could be confused with, leave others='auto', or fit first."
-            )
+        if not self.is_fitted:
+            check_compared(self.classes, self.others)
         score = self._scoring(scorer, shortlist)
         batches = sourced_batches(self.encoder, images, batch_size=batch_size, on_error=on_error)
 
@@ -303,11 +294,7 @@ class Recognizer:
         if the whole collection is small enough to be there.
         """
         other = Recognizer(
-            self.encoder,
-            classes,
-            config=self.config,
-            template=self.template,
-            others=others,
+            self.encoder, classes, config=self.config, template=self.template, others=others
         )
         store = (
             self.features if features is None else FeatureStore.open(features, self.encoder.spec)

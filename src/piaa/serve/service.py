@@ -12,6 +12,7 @@ from fastapi import Request
 
 from piaa import __version__
 from piaa.errors import InputError
+from piaa.others import check_compared
 from piaa.recognizer import Recognizer
 from piaa.serve.bodies import Body, BodyReader, Expected, Options, Picture
 from piaa.serve.engine import Engine, Seen
@@ -46,11 +47,8 @@ class Service:
     """A recognizer, and everything that answers for it."""
 
     def __init__(self, recognizer: Recognizer, limits: Limits) -> None:
-        if len(recognizer.prototypes) == 1 and not recognizer.is_fitted:
-            raise InputError(
-                f"Before fit, a single class ({recognizer.classes.names[0]!r}) has nothing to be compared "
-                "with. Add classes that it could be confused with or other names, or serve a fitted model."
-            )
+        if not recognizer.is_fitted:
+            check_compared(recognizer.classes, recognizer.others)
         self.limits = limits
         self.metrics = Metrics()
         self.engine = Engine(recognizer, limits, self.metrics)
