@@ -201,9 +201,11 @@ def _line(prediction: Prediction) -> Text:
     from rich.text import Text
 
     from piaa.demo.cards import guesses
+    from piaa.demo.page import spell_score
 
     parts = [Text(f"{name} {score:.2f}", style="bold") for name, score in prediction.tags]
-    parts += [Text(f"{name}? {score:.2f}", style="dim") for name, score in guesses(prediction)]
+    for name, score in guesses(prediction):
+        parts.append(Text(f"{name}? {spell_score(score, sure=False)}", style="dim"))
     return Text(", ").join(parts)
 
 

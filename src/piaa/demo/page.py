@@ -24,6 +24,15 @@ class ShownTag:
     overlay: bytes
 
 
+def spell_score(score: float, *, sure: bool) -> str:
+    """Two digits; what falls short of its threshold by a hair does not read as if it had reached it.
+
+    >>> spell_score(0.4996, sure=False), spell_score(0.4996, sure=True), spell_score(0.38, sure=False)
+    ('0.49', '0.50', '0.38')
+    """
+    return f"{score if sure else min(score, 0.494):.2f}"
+
+
 @dataclass(frozen=True)
 class Card:
     """One photograph.
@@ -105,7 +114,7 @@ def _chip(key: str, tag: ShownTag, known: Sequence[str] | None) -> str:
         kind += " new"
     return (
         f'<label class="{kind}" for="{key}" style="--score:{100 * tag.score:.0f}%">'
-        f"{escape(tag.name)}<b>{tag.score:.2f}</b></label>"
+        f"{escape(tag.name)}<b>{spell_score(tag.score, sure=tag.sure)}</b></label>"
     )
 
 
