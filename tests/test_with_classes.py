@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning
 
 
 class TestWithClasses:
-    WORLD = patch_world(9, 50, 9, 16, 6)
+    WORLD = patch_world(10, 50, 9, 16, 6)
 
     def encoder(self) -> FeatureEncoder:
         return FeatureEncoder(dict(zip(names_of(self.WORLD), self.WORLD.text, strict=True)))

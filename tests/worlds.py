@@ -134,3 +134,11 @@ def varied_world(
         torch.from_numpy(prototypes),
         torch.from_numpy(truth),
     )
+
+
+def split_scores(n: int, n_classes: int, *, seed: int, split: float = 4.0) -> Tensor:
+    """A branch's (n, n_classes): each image holds one class, which stands `split` deviations out."""
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(n, n_classes, generator=generator)
+    holds = torch.nn.functional.one_hot(torch.arange(n) % n_classes, n_classes)
+    return noise + split * holds

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from piaa.branch_statistics import tail_count
-
+HIGHEST = 0.02  # share of the images; five at least
 CLEARLY = 0.5  # standard deviations above the highest images at which the learnt branches are lifted in full
 
 
@@ -38,7 +37,8 @@ class Beyond:
     @staticmethod
     def of(by_text: Tensor, by_learned: Tensor) -> Beyond:
         """From weighed evidence (n, C) of unlabelled images: of T and g, and of G and h."""
-        highest = by_text.topk(tail_count(len(by_text)), dim=0)
+        n = len(by_text)
+        highest = by_text.topk(min(n, max(5, int(HIGHEST * n))), dim=0)
         spread = by_text.std(0, unbiased=False)
         return Beyond(
             level=highest.values.mean(0),

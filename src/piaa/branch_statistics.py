@@ -15,7 +15,6 @@ NULL_GAIN = 1.2  # what two components gain on pure noise, in nats over all imag
 LEAD = 1.0  # a gap below this many standard deviations finds nothing
 ENOUGH = 16.0  # images that a class is found in, at which what was learnt from them counts half
 FEW = 50.0  # images that are few by half
-TAIL = 0.02  # share of images that form a class's upper tail
 
 
 def ramp(values: Tensor, ends: tuple[float, float]) -> Tensor:
@@ -53,37 +52,17 @@ def few(n: int) -> float:
     return 1 / (1 + (n / FEW) ** 2)
 
 
-def mean_gap(scores: Tensor) -> float:
-    """Mean over images of the widest gap between standardized scores."""
-    return float(_gaps(scores)[1].mean())
-
-
 def found(scores: Tensor) -> Tensor:
-    """(C,) in [0, 1): whether enough images stand out for the class."""
+    """(C,) in [0, 1): whether enough images stand out for the class.
+
+    An image stands out for the classes above the widest gap in the upper half of its standardized scores.
+    """
     n, n_classes = scores.shape
-    order, gap, place = _gaps(scores)
-    above = (torch.arange(n_classes) <= place[:, None]) & (gap > LEAD)[:, None]
-    images = torch.bincount(order[above], minlength=n_classes).float()
+    order = standardize(scores).sort(dim=1, descending=True)
+    upper = max(2, n_classes // 2 + 1)
+    widest = (order.values[:, : upper - 1] - order.values[:, 1:upper]).max(dim=1)
+    above = torch.arange(n_classes) <= widest.indices[:, None]
+    counted = order.indices[above & (widest.values > LEAD)[:, None]]
+    images = torch.bincount(counted, minlength=n_classes).float()
     enough = max(ENOUGH, 0.1 * n / n_classes)
     return images.square() / (images.square() + enough**2)
-
-
-def _gaps(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each image: its classes from best to worst, the widest gap in the upper half, its place."""
-    order = standardize(scores).sort(dim=1, descending=True)
-    upper = max(2, scores.shape[1] // 2 + 1)
-    steps = order.values[:, : upper - 1] - order.values[:, 1:upper]
-    widest = steps.max(dim=1)
-    return order.indices, widest.values, widest.indices
-
-
-def tail(scores: Tensor) -> Tensor:
-    """(C,): how far a class's highest images are above its middle one, in standard deviations."""
-    top = scores.topk(tail_count(len(scores)), dim=0).values.mean(0)
-    spread = scores.std(0, unbiased=False).clamp_min(1e-6)
-    return (top - scores.median(0).values) / spread
-
-
-def tail_count(n: int) -> int:
-    """Of n images, how many form a class's upper tail."""
-    return min(n, max(5, int(TAIL * n)))

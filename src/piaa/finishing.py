@@ -12,7 +12,7 @@ from piaa.beyond import Beyond
 from piaa.branch_statistics import few
 from piaa.company import Company
 from piaa.config import Config
-from piaa.grouped import learn_groups
+from piaa.grouped import Grouped, learn_groups
 from piaa.learned import Learned, matched_scale, mixed
 from piaa.others import CLOSED, unnamed_share
 from piaa.pvcl import Bank, Classifier, Members, merge, solve
@@ -20,13 +20,13 @@ from piaa.pvcl import Report as BankReport
 from piaa.remembered import Remembered
 from piaa.sample import Sample
 from piaa.scoring import Scales, Scorer, cls_branch, text_branch
-from piaa.thresholds import estimate_thresholds
+from piaa.thresholds import Cuts, estimate_thresholds
 from piaa.weighting import (
     BranchWeights,
-    TextStrength,
     even_weights,
     held_at_all,
     purified_share,
+    weakness_of,
     weigh,
     with_groups,
     with_whole,
@@ -78,6 +78,22 @@ class Fitted:
     unnamed: float | None = None
 
 
+@dataclass(frozen=True)
+class _FromPatches:
+    """The classifier of patches.
+
+    Attributes:
+        crossfit: X, (n, C) float32, what the other half's classifier says of the sample; None if a half is
+            too small to learn from.
+        grouped: what groups of patches say; None where there are none.
+    """
+
+    learned: Learned
+    report: BankReport
+    crossfit: Tensor | None = None
+    grouped: Grouped | None = None
+
+
 class Finisher:
     """Everything below depends on banks and sample alone, not on the order that images came in.
 
@@ -118,108 +134,102 @@ class Finisher:
         self.text, self.banks, self.n_others = self.text[:n_classes], (first, second), 0
 
     def finish(self) -> Fitted:
-        text_scale = self._text_scale()
-        text = self._over_sample(lambda patches: text_branch(patches, self.text, text_scale))
-        learned, bank_report, crossfit, strength = self._learn(text)
-        grouped = None
-        if crossfit is not None and self.config.purify == "auto":
-            grouped = learn_groups(self.seen, self.text, self.config)
-            if grouped is not None:
-                share = grouped.share
-                crossfit = (1 - share) * crossfit + share * grouped.crossfit
-                share = share.to(self.text.device)
-                learned = self._with_scale(mixed(learned, grouped.learned, share))
-                without = bank_report.text_fallback & (share < 0.5)
-                bank_report = replace(bank_report, text_fallback=without)
-        scales = Scales(
-            text=text_scale,
-            learned=learned.scale,
-            cls=self._cls_scale(text_scale),
-        )
+        scale = self._text_scale()
+        text = self._over_sample(lambda patches: text_branch(patches, self.text, scale))
+        found = self._learn(text)
+        scales = Scales(text=scale, learned=found.learned.scale, cls=self._cls_scale(scale))
         cls = cls_branch(self.seen.cls, self.text, scales.cls).cpu()
-        size = self.config.effective_bank_size(
-            n_patches=self.whole.n_patches, n_classes=len(self.text)
-        )
-        members = self.whole.members(size)
+        weights = even_weights(len(self.text))
+        if found.crossfit is not None:
+            weights = weigh(text, found.crossfit, cls)
+            weights = _without(weights, found.report.text_fallback.cpu())
+            if found.grouped is not None:
+                weights = with_groups(weights, found.grouped.sure, text, found.crossfit)
         scorer = Scorer(
             text=self.text,
             config=self.config,
-            classifier=learned.classifier,
+            classifier=found.learned.classifier,
             scales=scales,
-            weights=even_weights(len(self.text)),
+            weights=weights,
             thresholds=torch.zeros(len(self.text)),
             slope=1.0,
             n_others=self.n_others,
         )
-        if crossfit is not None:
-            confidence = _confidence(members, self.text, scales.text).cpu()
-            weights = weigh(text, crossfit, cls, confidence)
-            weights = _without(weights, bank_report.text_fallback.cpu())
-            if grouped is not None:
-                weights = with_groups(weights, grouped.sure, text, crossfit)
-            scorer = replace(scorer, weights=weights)
-            if not scorer.published_form:
-                scorer = self._learn_whole(scorer, weights.fuse(text, crossfit, cls, None))
-        held = None if crossfit is None else held_at_all(scorer.weights)
-        shown = scorer.n_classes
         if scorer.published_form:
-            own = torch.cat([scorer.evidence(some).cpu() for some in self.seen.features()])
-            cuts = estimate_thresholds(own, None if held is None else held[:shown])
+            cuts = self._published_cuts(scorer, found)
         else:
-            by_whole = None if scorer.whole is None else scorer.whole.scores(self.seen.cls).cpu()
-            by_patches, weights = self._over_sample(learned), scorer.weights
-            by_text = weights.by_text(text, cls)
-            by_learned = weights.by_learned(by_patches, by_whole)
-            if strength is not None:
-                scorer = replace(scorer, beyond=Beyond.of(by_text, by_learned))
-            own = scorer.together(by_text, by_learned, by_patches)
-            if strength is None:
-                cuts = estimate_thresholds(own, held).over(own[:, :shown])
-            else:
-                company = Company.of(own, held)
-                if strength.weak > 0 and weights.learned.any():
-                    weak = strength.weak * (1 - strength.known)
-                    company = company.with_elimination(own, by_patches, weak)
-                scorer = replace(scorer, company=company)
-                cuts = estimate_thresholds(company.own(own, by_patches), held)
-                cuts = cuts.over(company.explain(own, by_patches)[:, :shown])
-        scorer = replace(scorer, thresholds=cuts.thresholds, slope=cuts.slope)
-        mine = members.label < shown
+            scorer, cuts = self._fuse(scorer, text, found, cls)
+        members = self._members()
+        mine = members.label < scorer.n_classes
         retained = Retained(*(c[mine].cpu() for c in (members.label, members.image, members.cell)))
-        group = torch.zeros(len(self.text)) if grouped is None else grouped.share
         return Fitted(
-            scorer=scorer,
-            bank=bank_report,
+            scorer=replace(scorer, thresholds=cuts.thresholds, slope=cuts.slope),
+            bank=found.report,
             retained=retained,
             prevalence=cuts.prevalence,
-            group=group,
+            group=torch.zeros(len(self.text)) if found.grouped is None else found.grouped.share,
             n_images=self.whole.n_images,
             unnamed=self.unnamed,
         )
 
-    def _learn(
-        self, text: Tensor
-    ) -> tuple[Learned, BankReport, Tensor | None, TextStrength | None]:
-        """The classifier, its report, X (n, C), and how good the text is, by T (n, C) of the sample.
+    def _published_cuts(self, scorer: Scorer, found: _FromPatches) -> Cuts:
+        scores = torch.cat([scorer.evidence(some).cpu() for some in self.seen.features()])
+        held = None if found.crossfit is None else held_at_all(scorer.weights)
+        return estimate_thresholds(scores, None if held is None else held[: scorer.n_classes])
 
-        X is what the other half's classifier says of the sample. Both are None if a half is too small to
-        learn from.
-        """
+    def _fuse(
+        self, scorer: Scorer, text: Tensor, found: _FromPatches, cls: Tensor
+    ) -> tuple[Scorer, Cuts]:
+        """The auto form: adds h, known images' ends and company, by T and g (n, C) of the sample."""
+        held = None
+        if found.crossfit is not None:
+            scorer = self._learn_whole(scorer, scorer.weights.fuse(text, found.crossfit, cls, None))
+            held = held_at_all(scorer.weights)
+        by_whole = None if scorer.whole is None else scorer.whole.scores(self.seen.cls).cpu()
+        by_text = scorer.weights.by_text(text, cls)
+        by_learned = scorer.weights.by_learned(self._over_sample(found.learned), by_whole)
+        if found.crossfit is not None:
+            scorer = replace(scorer, beyond=Beyond.of(by_text, by_learned))
+        own = scorer.together(by_text, by_learned)
+        # Where a class is cut is looked for with nothing said against it. Images that another class speaks
+        # against are a heap of their own, far below, and would be taken for all those without the class.
+        cuts = estimate_thresholds(own, held)
+        if found.crossfit is not None:
+            scorer = replace(scorer, company=Company.of(own, cuts))
+        return scorer, cuts.over(scorer.together(by_text, by_learned)[:, : scorer.n_classes])
+
+    def _learn(self, text: Tensor) -> _FromPatches:
+        """By T (n, C) of the sample."""
         plain, report = self._solve(self.whole, self.config)
         if min(bank.n_images for bank in self.banks) < 2 or len(self.text) < 2:
-            return plain, report, None, None
+            return _FromPatches(plain, report)
         crossfit = self._crossfit(self.config)
-        strength = TextStrength.of(text, crossfit)
         if self.config.purify != "auto":
-            return plain, report, crossfit, strength
+            return _FromPatches(plain, report, crossfit)
+        learned, report, crossfit = self._purify(
+            plain, report, crossfit, weakness_of(text, crossfit)
+        )
+        grouped = learn_groups(self.seen, self.text, self.config)
+        if grouped is not None:
+            share = grouped.share
+            crossfit = (1 - share) * crossfit + share * grouped.crossfit
+            share = share.to(self.text.device)
+            learned = self._with_scale(mixed(learned, grouped.learned, share))
+            report = replace(report, text_fallback=report.text_fallback & (share < 0.5))
+        return _FromPatches(learned, report, crossfit, grouped)
+
+    def _purify(
+        self, plain: Learned, report: BankReport, crossfit: Tensor, weak: float
+    ) -> tuple[Learned, BankReport, Tensor]:
+        """Mix in what is learnt from regrouped banks, as far as its X splits images better."""
         regroup = replace(self.config, purify="regroup", purify_scale=_PURIFY_SCALE)
         by_purified = self._crossfit(regroup)
-        share = purified_share(crossfit, by_purified, strength.weak)
+        share = purified_share(crossfit, by_purified, weak)
         if share == 0:
-            return plain, report, crossfit, strength
+            return plain, report, crossfit
         purified, report = self._solve(self.whole, regroup)
         both = self._with_scale(mixed(plain, purified, share))
-        return both, report, (1 - share) * crossfit + share * by_purified, strength
+        return both, report, (1 - share) * crossfit + share * by_purified
 
     def _learn_whole(self, scorer: Scorer, teacher: Tensor) -> Scorer:
         """Add the classifier of the global vector, taught by evidence (n, C) of the other branches."""
@@ -237,6 +247,12 @@ class Finisher:
         device = self.text.device
         moved = Classifier(classifier.weight.to(device), classifier.bias.to(device))
         return replace(scorer, weights=weights, whole=moved)
+
+    def _members(self) -> Members:
+        size = self.config.effective_bank_size(
+            n_patches=self.whole.n_patches, n_classes=len(self.text)
+        )
+        return self.whole.members(size)
 
     def _text_scale(self) -> float:
         return matched_scale(self._scale_rows() @ self.text.T, self.config.matched_entropy)
@@ -282,14 +298,3 @@ def _without(weights: BranchWeights, fell_back: Tensor) -> BranchWeights:
         learned=weights.learned.masked_fill(fell_back, 0),
         evidence=weights.evidence.masked_fill(fell_back, 0),
     )
-
-
-def _confidence(members: Members, text: Tensor, scale: float) -> Tensor:
-    """(C,): mean text probability of each class's bank, relative to the classes of the surest banks."""
-    probability = members.text_probability(text, scale)
-    counts = members.counts(len(text)).clamp_min(1)
-    mean = (
-        torch.zeros(len(text), device=text.device).index_add_(0, members.label, probability)
-        / counts
-    )
-    return mean / mean.quantile(0.75).clamp_min(1e-6)

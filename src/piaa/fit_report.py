@@ -10,12 +10,12 @@ from typing import Any
 from piaa.classes import ClassList
 from piaa.errors import InputError
 from piaa.finishing import Fitted
-from piaa.weighting import FOR_LEARNED
+from piaa.weighting import FOR_WHOLE
 
-# A class whose learnt branch has less than this share of its full weight stays with the text.
+# A class with less has next to nothing learnt in its score,
 LEAST_EVIDENCE = 0.1
-# Below it, a look-alike may be what was found, and what was learnt does not count in full.
-LEAST_PRESENCE = FOR_LEARNED[1]
+# and below this, what was learnt does not count in full: a look-alike may be what was found.
+ENOUGH_EVIDENCE = FOR_WHOLE
 
 
 class EvidenceWarning(UserWarning):
@@ -30,7 +30,7 @@ class ClassReport:
         bank: patches in its bank; images: different images they come from.
         kept: patches behind its mean after purification; moved: patches of its bank that another class got.
         text_fallback: no patch was kept, and its text prototype took the place of its mean.
-        evidence: in [0, 1], how far the learnt classifier finds images of the class.
+        evidence: in [0, 1], how far the learnt classifier finds images of the class that seem to hold it.
         presence: in [0, 1], how far the branches agree that the class is in the images at all.
         learned_weight: weight of the two learnt branches in its score.
         prevalence: share of the images that are above its threshold.
@@ -58,8 +58,8 @@ class ClassReport:
             return "no evidence: stays with its text"
         if self.evidence < LEAST_EVIDENCE:
             return "hardly any evidence: stays with its text"
-        if self.presence < LEAST_PRESENCE:
-            return "doubtful evidence: perhaps not in these images"
+        if self.evidence < ENOUGH_EVIDENCE:
+            return "little evidence: perhaps not in these images"
         return ""
 
 

@@ -1,63 +1,66 @@
 """Does the collection hold a class at all?
 
-A class that is absent from the collection is claimed by look-alikes: the images that T ranks highest are then
-others' for g, and X finds it where it finds a class that agrees better with its text. T, X and g are the
-branches of `piaa.weighting`, (n, C) float32 over n unlabelled images.
+A class that is absent is learnt from what looks like it: X then finds it in images that show something else.
+Three signs tell, none of which needs a label:
+
+- **A witness.** Of the images that X ranks highest, in how many is the class what the global vector stands
+  out for? Nothing was learnt from g, so it does not share X's errors.
+- **Agreement** of T with g over all images, relative to the other classes': look-alikes of an absent class
+  differ between patches and the whole.
+- **A twin.** X of an absent class is nearly X of another one that agrees better with its text.
+
+T, X and g are the branches of `piaa.weighting`, (n, C) float32 over n unlabelled images.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from piaa.branch_statistics import agreement, ramp, relative, tail_count
+from piaa.branch_statistics import agreement, ramp, relative
 from piaa.mixtures import standardize
 
-PRESENT = (1.15, 1.6)  # agreement of T and g on a class, 2 at most, between absent and present
-FIRST = (0.5, 0.8)  # share of T's highest images in which g finds no other class likelier
-SAME = (0.74, 0.84)  # correlation of X with a class that fits its text better: X is of that one
-BORNE_OUT = (0.62, 0.72)  # correlation of X with g, which it has not learnt from, that settles it
-SEES = (0.2, 0.4)  # the same, for the upper quarter of the classes, below which g cannot tell
-SEEN = (0.45, 0.6)  # the same, relative to other classes, below which X has learnt something else
+PRESENT = (1.3, 1.6)  # witness and agreement in sum, each relative, 2 at most
+SAME = (0.65, 0.8)  # correlation of X with a class that fits its text better: X is of that one
+ABLE = (0.15, 0.35)  # witness of the upper quarter of the classes, above chance: else g cannot tell
+LEAST_IMAGES = 5  # of X's highest; with many, half of what a class has on average
 _CLASSES_AT_ONCE = 256
 
 
-def presence_of(
-    text: Tensor,
-    crossfit: Tensor,
-    cls: Tensor,
-    twin: Tensor,
-    clear: Tensor,
-    confidence: Tensor,
-    *,
-    known: float,
-    weak: Tensor,
-) -> Tensor:
-    """(C,) in [0, 1] from T, X and g.
+class Presence(NamedTuple):
+    """Both (C,) float32 in [0, 1].
 
-    Args:
-        twin: (C,), correlation of X with its nearest look-alike, of `nearest_twin`.
-        clear: (C,) in [0, 1], whether X splits the class so clearly that it must be there.
-        confidence: (C,) in [0, 1], how sure the banks are; what is left to go by where g knows nothing.
-        known: in [0, 1], how far g can be believed.
-        weak: () in [0, 1], whether the text is a weak one.
+    Attributes:
+        seen: how far the signs say that the collection holds a class.
+        believed: how far to believe what was learnt of it: the same, but where g cannot tell any class,
+            only a twin speaks against it.
     """
-    n, n_classes = text.shape
-    by_text = _top_agreement(text, cls) + relative(agreement(text, cls)) - 0.5 * twin
-    # With g as it is, not standardized: even the highest images of an absent class are others' by far. That
-    # says nothing where g cannot tell classes apart, and no class is its first choice.
-    first = _first_choice(text, cls, min(tail_count(n), max(2, n // n_classes)))
-    able = 0.5 * first.quantile(0.9)
-    agreed = (1 - able) * ramp(by_text, PRESENT) + able * ramp(first, FIRST)
-    by_cls = agreement(cls, crossfit)
-    agreed = torch.maximum(agreed, ramp(by_cls, BORNE_OUT))
-    presence = known * agreed + (1 - known) * ramp(confidence, (0.5, 0.9))
-    presence = torch.maximum(presence, clear) * (1 - ramp(twin, SAME))
-    # X may be a split that g sees nothing of: wheels that are no motorbike's, under the name of bicycle.
-    # Beside a weak text, g knows the names no better; and if it sees nothing of any class, it cannot tell.
-    sees = ramp(by_cls.quantile(0.75), SEES)
-    unseen = known * sees * (1 - weak) * (1 - ramp(relative(by_cls), SEEN))
-    return presence * (1 - unseen)
+
+    seen: Tensor
+    believed: Tensor
+
+
+def presence_of(text: Tensor, crossfit: Tensor, cls: Tensor) -> Presence:
+    """Of C classes, from T, X and g."""
+    n_classes = text.shape[1]
+    seen_by = witness(crossfit, cls)
+    there = ramp(relative(seen_by) + relative(agreement(text, cls)), PRESENT)
+    chance = 1 / n_classes
+    able = ramp((seen_by.quantile(0.75) - chance) / (1 - chance), ABLE)
+    own = 1 - ramp(nearest_twin(text, crossfit), SAME)
+    return Presence(there * own, (1 - able * (1 - there)) * own)
+
+
+def witness(crossfit: Tensor, cls: Tensor) -> Tensor:
+    """(C,) in [0, 1]: share of the images X ranks highest for a class that g stands out most for it in."""
+    n, n_classes = crossfit.shape
+    count = min(n, max(LEAST_IMAGES, n // (2 * n_classes)))
+    highest = crossfit.topk(count, dim=0).indices
+    # Some names are nearer to every image than others: what an image stands out for is relative to that.
+    stands_out_for = (cls - cls.mean(0)).argmax(dim=1)
+    return (stands_out_for[highest] == torch.arange(n_classes)).float().mean(0)
 
 
 def nearest_twin(text: Tensor, crossfit: Tensor) -> Tensor:
@@ -69,14 +72,3 @@ def nearest_twin(text: Tensor, crossfit: Tensor) -> Tensor:
         alike = scores[:, some].T @ scores / len(scores)
         nearest.append(alike.masked_fill_(own <= own[some, None], 0).amax(1))
     return torch.cat(nearest).clamp(0, 1)
-
-
-def _top_agreement(text: Tensor, cls: Tensor) -> Tensor:
-    """(C,): of the images that T ranks highest for a class, the relative share that g gives it too."""
-    return relative(_first_choice(text, standardize(cls), tail_count(len(text))))
-
-
-def _first_choice(text: Tensor, cls: Tensor, count: int) -> Tensor:
-    """(C,): of the `count` images that T ranks highest for a class, the share in which it is g's highest."""
-    top = text.topk(count, dim=0).indices
-    return (cls.argmax(dim=1)[top] == torch.arange(text.shape[1])).float().mean(0)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 # Ids of images are hashes of 64 bits; the rest of a place is small.
 _BANK = {"bank.label": torch.int32, "bank.image": torch.int64, "bank.cell": torch.int32}
 _BROKEN = (InputError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
-# What company has had since files were first written with it.
-_LATER = ("rival", "elimination")
+# What classes said against each other by rules that have been given up.
+_GIVEN_UP = ("company.rival", "company.elimination")
 # No fit comes near it, and the product of two such numbers is still a float32.
 _LARGEST = 1e18
 
@@ -106,7 +106,7 @@ def _reload(path: object, spec: Mapping[str, Any], source: str) -> Encoder:
 def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
     from piaa.recognizer import Recognizer
 
-    header, tensors = artifact.header, artifact.tensors
+    header, tensors = artifact.header, _without_given_up(artifact.tensors)
     classes = ClassList.from_dict(header["classes"])
     others = tuple(header.get("others", ()))  # older files have none
     if not all(isinstance(name, str) for name in others):
@@ -142,7 +142,7 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
         whole=_classifier(tensors, "whole", encoder.device) if "whole.weight" in tensors else None,
         # Older files do not know where a class's known images end.
         beyond=Beyond(**_group(tensors, "beyond")) if "beyond.level" in tensors else None,
-        company=_company(tensors),
+        company=Company(**_group(tensors, "company")) if "company.cost" in tensors else None,
         n_others=n_others,
     )
     return recognizer
@@ -160,12 +160,15 @@ def _classifier(tensors: Mapping[str, Tensor], prefix: str, device: torch.device
     return Classifier(**{k: v.to(device) for k, v in _group(tensors, prefix).items()})
 
 
-def _company(tensors: Mapping[str, Tensor]) -> Company | None:
-    if "company.cost" not in tensors:
-        return None
-    # Older files know neither rivals nor elimination.
-    nothing = dict.fromkeys(_LATER, torch.zeros_like(tensors["company.cost"]))
-    return Company(**nothing | _group(tensors, "company"))
+def _without_given_up(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Without what rules that are no more have left; most files have zeros, which say nothing."""
+    for name in _GIVEN_UP:
+        if name in tensors and tensors[name].any():
+            raise InputError(
+                f"{name} is of a rule that this piaa no longer has, and without it scores would differ; "
+                "fit again"
+            )
+    return {name: tensor for name, tensor in tensors.items() if name not in _GIVEN_UP}
 
 
 def _positive(name: str, value: object) -> float:
@@ -192,7 +195,6 @@ def _check_tensors(
             expected |= dict.fromkeys(("beyond.level", "beyond.width", "beyond.floor"), (c,))
         if c > 1 and any(name.startswith("company.") for name in tensors):
             expected |= {"company.level": (c,), "company.steepness": (), "company.cost": (c,)}
-            expected |= {f"company.{x}": (c,) for x in _LATER if f"company.{x}" in tensors}
     if names := sorted(expected.keys() ^ tensors.keys()):
         raise InputError(f"tensors are missing or too many: {', '.join(names)}")
     for name, shape in expected.items():

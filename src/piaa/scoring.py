@@ -100,17 +100,14 @@ class Scorer:
         ):
             if branch is not None:
                 total += weight.to(cls.device, non_blocking=True) * branch
-        return self.together(by_text, by_learned, learned)[:, : self.n_classes]
+        return self.together(by_text, by_learned)[:, : self.n_classes]
 
-    def together(self, by_text: Tensor, by_learned: Tensor, learned: Tensor | None) -> Tensor:
-        """Evidence (B, C + R) from what the text branches and the learnt ones say in sum, each (B, C + R).
-
-        learned (B, C + R) is G by itself; it may be None where it has no weight.
-        """
+    def together(self, by_text: Tensor, by_learned: Tensor) -> Tensor:
+        """Evidence (B, C + R) from what the text branches and the learnt ones say in sum, each (B, C + R)."""
         if self.beyond is not None:
             by_learned = self.beyond.lift(by_text, by_learned)
         total = by_text + by_learned
-        return total if self.company is None else self.company.explain(total, learned)
+        return total if self.company is None else self.company.explain(total)
 
     def scores(self, features: ImageFeatures) -> Tensor:
         """Scores (B, C) float32 in [0, 1]; 0.5 is each class's threshold."""

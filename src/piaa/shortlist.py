@@ -14,9 +14,7 @@ What is exact and what is not, for the classes on an image's shortlist:
   log sum exp = log n + mean + variance / 2. That is an approximation. It moves all classes of
   a patch alike, and benchmarks/shortlist.py prints by how much it moves the evidence.
 - What classes say against each other (`piaa.company`) is heard from the listed ones only: the
-  other approximation, and nothing where what an image shows is on its list. Elimination, which only
-  a weak text has, also counts many small odds: without those off the list it moves the classes of an
-  image nearly alike.
+  other approximation, and nothing where what an image shows is on its list.
 
 Classes off the list score 0. Nothing is lost if all clusters are chosen.
 """
@@ -157,9 +155,8 @@ class Shortlist:
         if weights.text.any():
             none = torch.zeros(len(scorer.text), device=device)
             self._add(scorer.text * scorer.scales.text, none, weights.text)
-        self._learns = False
-        if scorer.classifier is not None and weights.learned.any():
-            self._learns = True
+        self._learns = scorer.classifier is not None and bool(weights.learned.any())
+        if scorer.classifier is not None and self._learns:
             head, scale = scorer.classifier, scorer.scales.learned
             self._add(head.weight.T.contiguous() * scale, head.bias * scale, weights.learned)
 
@@ -184,7 +181,6 @@ class Shortlist:
         if scorer.whole is not None:
             by_learned += weights.whole.to(device) * scorer.whole.scores(features.cls)
         listed = torch.zeros(n_images, n_classes, dtype=torch.bool, device=device)
-        learned = torch.full_like(by_learned, -torch.inf) if self._learns else None
         sums = [by_text] * bool(weights.text.any()) + [by_learned] * self._learns
         for image, patches in enumerate(features.patches):
             # As scores are ranked: by the distance from each class's threshold.
@@ -193,10 +189,8 @@ class Shortlist:
             listed[image, classes] = True
             for branch, scores, total in zip(self._branches, by_branch, sums, strict=True):
                 total[image, classes] += branch.weight[classes] * scores
-            if learned is not None:
-                learned[image, classes] = by_branch[-1]
         return scorer.together(
-            by_text.masked_fill_(~listed, -torch.inf), by_learned.masked_fill_(~listed, 0), learned
+            by_text.masked_fill_(~listed, -torch.inf), by_learned.masked_fill_(~listed, 0)
         )
 
     def scores(self, features: ImageFeatures, count: int) -> Tensor:

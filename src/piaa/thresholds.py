@@ -30,13 +30,11 @@ class Cuts:
         thresholds: (C,) float32.
         slope: of a sigmoid on the scores around them.
         prevalence: (C,) float32, share of the scores above.
-        split: (C,) float32, nats an image that two components gain over one; 0 if there are few images.
     """
 
     thresholds: Tensor
     slope: float
     prevalence: Tensor
-    split: Tensor
 
     def over(self, scores: Tensor) -> Cuts:
         """The thresholds of the first k classes, with slope and prevalence of other scores (n, k)."""
@@ -45,7 +43,6 @@ class Cuts:
             thresholds=thresholds,
             slope=_slope(scores - thresholds),
             prevalence=(scores >= thresholds).float().mean(0),
-            split=self.split[: scores.shape[1]],
         )
 
 
@@ -64,19 +61,17 @@ def estimate_thresholds(scores: Tensor, presence: Tensor | None = None) -> Cuts:
     """
     some = _spread_out(scores, _POOLED)
     level = float(_best_expected_f1(some, fit_mixture(some)))
-    split = torch.zeros(scores.shape[1])
     if len(scores) < LEAST_IMAGES:
         thresholds = torch.full((scores.shape[1],), level)
     else:
         own = fit_mixture(scores)
-        split = own.gain.float()
         trust = (0.5 + 0.5 * own.gain / (own.gain + TYPICAL_GAIN)).float()
         thresholds = trust * _best_expected_f1(scores, own, claimed(scores)) + (1 - trust) * level
     if presence is not None:
         lifted = thresholds.clamp_min(level)
         thresholds = presence * thresholds + (1 - presence) * lifted
     prevalence = (scores >= thresholds).float().mean(0)
-    return Cuts(thresholds, _slope(scores - thresholds), prevalence, split)
+    return Cuts(thresholds, _slope(scores - thresholds), prevalence)
 
 
 def _spread_out(scores: Tensor, most: int) -> Tensor:

@@ -11,14 +11,13 @@ best one or useless, depending on encoder and collection. What tells them apart 
   labels.)
 - **Cross-fitting.** A learnt classifier looks sure on images whose own patches are in its banks. X is G with
   every image scored by the banks of the other half of the collection; only X is judged.
-- **The widest gap.** A classifier that is unsure confuses classes within an image: the widest gap between an
-  image's sorted, standardized scores shrinks. It compares X with T.
-- **Clear splits.** Where X splits a class by a nat an image, and agrees with its text, it is surely there;
-  where most classes do and T does not, the text is the weak one and its share goes to the learnt branch.
-- **Proportion.** Where X varies several times as much as a T that is not weak, it is far too sure of itself.
+- **Evidence.** What was learnt of a class counts as far as X finds images of it, as these seem to hold it
+  (`piaa.presence`), and as X does not vary several times as much as a T that is not weak: it is then far
+  too sure of itself.
+- **Weak text.** Where X splits most classes several times as well as T, the text is the weak one: its share
+  of every class that X splits goes to the learnt branch.
 - **Agreement.** Where g agrees with T it is worth hearing, split or not; from few images, where it does not,
-  it is not. A class that is absent is claimed by others (`piaa.presence`). And h is worth as much as,
-  cross-fitted, it agrees with the rest.
+  it is not. And h is worth as much as, cross-fitted, it agrees with the rest.
 """
 
 from __future__ import annotations
@@ -34,13 +33,11 @@ from piaa.branch_statistics import (
     few,
     found,
     gain,
-    mean_gap,
     mean_ratio,
     ramp,
     ratio,
-    tail,
 )
-from piaa.presence import nearest_twin, presence_of
+from piaa.presence import presence_of
 
 # None of these is set per data set; docs/experiments.md shows how little the result depends on each.
 GLOBAL_SHARE = 0.45  # weight of g where it is as informative as T; with few images, half
@@ -51,22 +48,15 @@ SHARPNESS = 3.0  # how fast it falls below
 SHARED = (0.2, 0.8)  # mean correlation of g with T from which g is heard even if it splits nothing
 HEARD = (0.1, 0.5)  # the same from few images, and below which its split is one of something else,
 SURE = (1.0, 2.0)  # if T splits by so many nats over all images: else it may be T that is wrong
-DOUBT = 20.0  # exponent on the ratio of gaps, which is near 1: 0.95 leaves 36 %, 0.9 leaves 12 %
-TAIL_DOUBT = 12.0  # exponent on the ratio of tails, X to T, where X's is the shorter
 CLEAR = (0.6, 1.0)  # gain of X in nats an image from which, and to which, a class splits clearly,
 CLEAR_BESIDE = (0.03, 0.08)  # and beside a text that hardly does
-MOST_CLEAR = (0.5, 0.65)  # share of such classes that vouches for the rest
-OWN = (0.3, 0.5)  # correlation of X with its own text, below which it has learnt something else
 BEHIND = (0.8, 1.0)  # ratio of gains, X to T, below which the text alone tells a class better
-OUTDONE = (2.0, 3.0)  # ratio of gains, X to T or g, on average or of a clear class: that gives way
-OUTDONE_BY_GROUPS = (1.0, 2.0)  # the same, for G of named groups of patches
+OUTDONE = (2.0, 3.0)  # ratio of gains, X to T or g, on average: that gives way
+OUTDONE_BY_GROUPS = (1.0, 2.0)  # the same of a class, for G of named groups of patches
 LOUD = (1.8, 2.4)  # spread of X, in that of T: beside a text that is not weak, less of it counts
-KNOWN = (0.02, 0.04)  # nats an image by which T must split a class to know it by itself
-GHOST = (0.6, 0.9)  # correlation of X with a class that agrees better with its text: no clear split
-FOR_LEARNED = (0.5, 0.8)  # presence that G needs, and h, which knows nothing but what it was taught
-FOR_OWN_CUT = (0.0, 0.45)  # presence that a threshold needs to lie below that of all classes
+FOR_OWN_CUT = (0.0, 0.1)  # evidence that a threshold needs to lie below that of all classes
 HALF_AGREEMENT = 0.35  # correlation of h with the rest at which it gets half of its share
-FOR_WHOLE = 0.4  # share of the images that others find which X must find, for h to count in full
+FOR_WHOLE = 0.4  # evidence at which h counts in full: it was taught by what X found, among others
 
 
 @dataclass(frozen=True)
@@ -75,7 +65,7 @@ class BranchWeights:
 
     Attributes:
         text, learned, cls, whole: of T, G, g and h.
-        evidence: (C,) float32 in [0, 1], how far the learnt classifier finds images of the class.
+        evidence: (C,) float32 in [0, 1], how far what was learnt of the class is to be believed.
         presence: (C,) float32 in [0, 1], how far the collection seems to hold the class at all.
     """
 
@@ -106,52 +96,30 @@ def even_weights(n_classes: int) -> BranchWeights:
     return BranchWeights(half, none, half, none, none, none)
 
 
-def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, confidence: Tensor) -> BranchWeights:
-    """Weights of T, G and g from the branch scores (n, C) float32 of n unlabelled images: T, X and g.
-
-    confidence (C,), relative to the surest classes, is how sure the banks are; it stands in for the
-    agreement of T and g where g knows nothing.
-    """
+def weigh(text: Tensor, crossfit: Tensor, cls: Tensor) -> BranchWeights:
+    """Weights of T, G and g from the branch scores (n, C) float32 of n unlabelled images: T, X and g."""
     n, n_classes = text.shape
     if n < 4 or n_classes < 2:
         return even_weights(n_classes)
     gains = {name: gain(scores) for name, scores in (("T", text), ("X", crossfit), ("g", cls))}
     known = _known(gains["T"], gains["g"], agreement(text, cls).mean(), n)
     share_of_cls = known * (GLOBAL_SHARE + (0.5 - GLOBAL_SHARE) * few(n))
-    outdone = {name: _outdone(gains[name], gains["X"], n) for name in ("T", "g")}
-    twin = nearest_twin(text, crossfit)
+    outdone = {name: ramp(mean_ratio(gains["X"], gains[name], n), OUTDONE) for name in ("T", "g")}
+    presence = presence_of(text, crossfit, cls)
+    loud = (1 - outdone["T"]) * _loud(text, crossfit)
+    evidence = found(crossfit) * presence.believed * (1 - loud)
+    counts = evidence * ramp(ratio(gains["X"], gains["T"], n), BEHIND)
+
     split = gains["X"] - 3 * NULL_GAIN / n
     clear = torch.lerp(ramp(split, CLEAR), ramp(split, CLEAR_BESIDE), outdone["T"])
-    clear = clear * (1 - ramp(twin, GHOST))
-    clear = torch.maximum(clear, ramp(clear.mean(), MOST_CLEAR))
-    clear = clear * ramp(agreement(text, crossfit), OWN)
-    presence = presence_of(
-        text,
-        crossfit,
-        cls,
-        twin,
-        clear,
-        confidence,
-        known=known,
-        weak=outdone["T"],
-    )
-    trust = min(1.0, mean_gap(crossfit) / max(mean_gap(text), 1e-6)) ** DOUBT
-    evidence = _evidence(text, crossfit, clear) * ramp(presence, FOR_LEARNED)
-    gives_way = {
-        name: torch.maximum(of_all, ramp(ratio(gains["X"], gains[name], n), OUTDONE))
-        for name, of_all in outdone.items()
-    }
-    evidence = evidence * (1 - (1 - gives_way["T"]) * _loud(text, crossfit))
-    better = ramp(ratio(gains["X"], gains["T"], n), BEHIND)
-    learned = LEARNED_SHARE * clear.clamp_min(trust) * evidence * better
+    learned = LEARNED_SHARE * counts
     weights = {"T": 1 - share_of_cls - learned, "g": torch.full((n_classes,), share_of_cls)}
     for name, weight in weights.items():
-        given = gives_way[name] * clear * evidence * better * weight
+        given = outdone[name] * clear * counts * weight
         weights[name] = weight - given
         learned = learned + given
-
     nothing = torch.zeros(n_classes)
-    return BranchWeights(weights["T"], learned, weights["g"], nothing, evidence, presence)
+    return BranchWeights(weights["T"], learned, weights["g"], nothing, evidence, presence.seen)
 
 
 def with_whole(weights: BranchWeights, others: Tensor, crossfit: Tensor) -> BranchWeights:
@@ -159,8 +127,7 @@ def with_whole(weights: BranchWeights, others: Tensor, crossfit: Tensor) -> Bran
     agreed = agreement(crossfit, others).clamp_min(0).square()
     share = WHOLE_SHARE * agreed / (agreed + HALF_AGREEMENT**2)
     # What h says it has from the others: of a class that X hardly finds it was taught hardly anything.
-    enough = torch.minimum(found(others), weights.evidence / FOR_WHOLE)
-    share = share * enough * ramp(weights.presence, FOR_LEARNED)
+    share = share * (weights.evidence / FOR_WHOLE).clamp_max(1)
     rest = 1 - share
     return replace(
         weights,
@@ -191,29 +158,15 @@ def with_groups(
 
 
 def held_at_all(weights: BranchWeights) -> Tensor:
-    """(C,) in [0, 1]: 0 for classes that are surely not in the collection."""
-    return ramp(weights.presence, FOR_OWN_CUT)
+    """(C,) in [0, 1]: 0 for classes of which nothing was learnt."""
+    return ramp(weights.evidence, FOR_OWN_CUT)
 
 
-@dataclass(frozen=True)
-class TextStrength:
-    """How good the text is.
-
-    Attributes:
-        weak: in [0, 1], whether what was learnt from it splits most classes several times as well.
-        known: (C,) float32 in [0, 1], whether T splits a class at all.
-    """
-
-    weak: float
-    known: Tensor
-
-    @staticmethod
-    def of(text: Tensor, crossfit: Tensor) -> TextStrength:
-        """From T and X (n, C) of unlabelled images."""
-        by_text, n = gain(text), len(text)
-        # Of most classes, not on average: with half of them absent, the others are not to be left over.
-        weak = ramp((gain(crossfit) / by_text.clamp_min(NULL_GAIN / n)).median(), OUTDONE)
-        return TextStrength(float(weak), ramp(by_text, KNOWN))
+def weakness_of(text: Tensor, crossfit: Tensor) -> float:
+    """In [0, 1]: whether what was learnt splits most classes several times as well as T, both (n, C)."""
+    # Of most classes, not on average: with half of them absent, the others are not to be left over.
+    ratios = gain(crossfit) / gain(text).clamp_min(NULL_GAIN / len(text))
+    return float(ramp(ratios.median(), OUTDONE))
 
 
 def purified_share(plain: Tensor, purified: Tensor, weak: float) -> float:
@@ -225,11 +178,6 @@ def purified_share(plain: Tensor, purified: Tensor, weak: float) -> float:
     """
     clearer = gain(purified).mean() / gain(plain).mean().clamp_min(1e-3)
     return 0.5 * (1 + weak) * float(ramp(clearer, (1.0, 1.08)))
-
-
-def _outdone(gains: Tensor, by: Tensor, n: int) -> Tensor:
-    """() in [0, 1]: whether X splits the classes (C,) clearly better on average, from n images."""
-    return ramp(mean_ratio(by, gains, n), OUTDONE)
 
 
 def _known(text: Tensor, cls: Tensor, agreed: Tensor, n: int) -> float:
@@ -252,12 +200,3 @@ def _loud(text: Tensor, crossfit: Tensor) -> Tensor:
     """
     spread, own = (scores.std(0, unbiased=False) for scores in (crossfit, text))
     return ramp(spread / own.clamp_min(1e-6), LOUD)
-
-
-def _evidence(text: Tensor, crossfit: Tensor, clear: Tensor) -> Tensor:
-    """(C,) in [0, 1]: images that X finds the class in, and whether X's tail is as long as T's.
-
-    A class that splits clearly needs no tail: one that is in half of the images has none.
-    """
-    longer = (tail(crossfit) / tail(text).clamp_min(1e-6)).clamp(0, 1)
-    return found(crossfit) * torch.maximum(longer**TAIL_DOUBT, clear)

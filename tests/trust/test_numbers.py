@@ -68,7 +68,7 @@ class TestMixturesAndThresholds:
         assert (mixture.low <= mixture.high).all()
         assert ((mixture.share > 0) & (mixture.share < 1)).all()
         cuts = estimate_thresholds(scores)
-        assert finite(cuts.thresholds, cuts.prevalence, cuts.split)
+        assert finite(cuts.thresholds, cuts.prevalence)
         assert 0 < cuts.slope < float("inf")
         assert ((cuts.prevalence >= 0) & (cuts.prevalence <= 1)).all()
         made = torch.sigmoid(cuts.slope * (scores - cuts.thresholds))
@@ -106,9 +106,8 @@ class TestWeights:
             "same": text.clone(),
             "constant": torch.zeros_like(text),
         }[kind]
-        confidence = torch.from_numpy(rng.rand(text.shape[1])).float()
         for tables in ((text, other, other), (other, text, other), (other, other, text)):
-            weights = weigh(*tables, confidence)
+            weights = weigh(*tables)
             _check(weights)
             if (
                 text.shape[1] > 1
@@ -119,10 +118,9 @@ class TestWeights:
     @given(st.integers(0, 1000), st.integers(4, 60), st.data())
     def test_classes_in_another_order(self, seed: int, n: int, data: st.DataObject) -> None:
         text, crossfit, cls = (_scores(seed + i, n, 5) for i in range(3))
-        confidence = torch.linspace(0.3, 1, 5)
         order = torch.tensor(data.draw(st.permutations(range(5))))
-        one = weigh(text, crossfit, cls, confidence)
-        other = weigh(text[:, order], crossfit[:, order], cls[:, order], confidence[order])
+        one = weigh(text, crossfit, cls)
+        other = weigh(text[:, order], crossfit[:, order], cls[:, order])
         for name, value in vars(one).items():
             torch.testing.assert_close(value[order], vars(other)[name], rtol=1e-3, atol=1e-4)
 
@@ -139,8 +137,7 @@ class TestFusion:
             torch.from_numpy(rng.standard_normal((n, n_classes)) * 10.0**power).float()
             for power in rng.randint(-8, 8, 4)
         ]
-        confidence = torch.from_numpy(rng.rand(n_classes)).float()
-        weights = with_whole(weigh(*branches[:3], confidence), branches[0], branches[3])
+        weights = with_whole(weigh(*branches[:3]), branches[0], branches[3])
         fused = weights.fuse(*branches)
         stacked = torch.stack(branches)
         slack = 1e-5 * stacked.abs().amax(0)

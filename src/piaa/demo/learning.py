@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from piaa.classes import ClassList
-from piaa.fit_report import LEAST_PRESENCE, EvidenceWarning, FitReport
+from piaa.fit_report import EvidenceWarning, FitReport
 from piaa.images import OnError
 from piaa.recognizer import Recognizer
+
+THERE = 0.5  # presence of the names that are kept
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def learn_what_is_there(
         # Most names of a long list are not there; those are the ones that are dropped.
         warnings.simplefilter("ignore", EvidenceWarning)
         first = recognizer.fit(photographs, on_error=on_error)
-        there = {row.name for row in first.classes if row.presence >= LEAST_PRESENCE}
+        there = {row.name for row in first.classes if row.presence >= THERE}
         kept = [name for name in recognizer.classes.names if name in there | set(also)]
         if 1 < len(kept) < len(recognizer.classes):
             phrases = dict(zip(recognizer.classes.names, recognizer.classes.phrases, strict=True))
