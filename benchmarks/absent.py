@@ -1,10 +1,11 @@
 """Classes that are not in the images to learn from, on a VOC devkit: do they stay as they were?
 
-    python benchmarks/absent.py --root DEVKIT [--encoder lite] [--draws 8]
+    python benchmarks/absent.py --root DEVKIT [--encoder lite] [--draws 8] [--first 0] [--exchanged]
 
 Half of the classes are drawn, and no image of `trainval` in which one of them is annotated, difficult or not,
 is learnt from. Average precision on `test`, as in benchmarks/ablation.py, against the recognizer before any
-fit. Features are kept in piaa's cache, encoded once and read once: 2 GB of memory for 4,000 images.
+fit. With --exchanged `test` is learnt from and `trainval` measured. Features are kept in piaa's cache,
+encoded once and read once: 2 GB of memory for 4,000 images.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from xml.etree import ElementTree
@@ -29,15 +31,26 @@ from piaa.fit_report import EvidenceWarning
 from machine import describe
 
 
-def annotated(images: Iterable[Path]) -> np.ndarray:
-    """(n, C) bool: classes of which any object is annotated, difficult ones too."""
+def annotated(images: Iterable[Path], *, difficult: bool = True) -> np.ndarray:
+    """(n, C) bool: classes of which any object is annotated, those marked difficult too or not."""
     found = []
     for image in images:
         path = image.parents[1] / "Annotations" / f"{image.stem}.xml"
         things = ElementTree.parse(path).findall("object")
-        words = {thing.findtext("name", "").strip() for thing in things}
+        counted = [t for t in things if difficult or t.findtext("difficult", "0").strip() != "1"]
+        words = {thing.findtext("name", "").strip() for thing in counted}
         found.append([word in words for word in VOC])
     return np.array(found)
+
+
+def exchanged(dataset: Dataset) -> Dataset:
+    """The test images to learn from, and those to learn from, with their labels, to test on."""
+    labels = annotated(dataset.learn.paths, difficult=False).astype(np.int8)
+    return replace(
+        dataset,
+        learn=replace(dataset.test, labels=None, shares=None),
+        test=replace(dataset.learn, labels=labels),
+    )
 
 
 class Measured:
@@ -64,15 +77,15 @@ class Measured:
         return 100 * average_precisions(scores, self.dataset.labels), named
 
 
-def absent(measured: Measured, draws: int) -> None:
+def absent(measured: Measured, draws: range) -> None:
     names = [str(name) for name in measured.dataset.classes]
     holds = annotated(measured.dataset.learn.paths)
     print("\nabsent classes: mAP against zero-shot, and how many of them the report names")
     print(
         f"{'draw':>4} {'images':>7} {'absent':>7} {'present':>8} {'absent named':>13} {'present named':>14}"
     )
-    rows = []
-    for seed in range(draws):
+    rows, worst = [], []
+    for seed in draws:
         out = np.random.default_rng(seed).permutation(len(names))[: len(names) // 2]
         inside = np.setdiff1d(np.arange(len(names)), out)
         keep = ~holds[:, out].any(axis=1)
@@ -80,12 +93,17 @@ def absent(measured: Measured, draws: int) -> None:
         change = found - measured.zero_shot
         named_out, named_in = (sum(names[c] in named for c in some) for some in (out, inside))
         rows.append((change[out].mean(), change[inside].mean(), named_out, named_in))
+        worst.append((change[out].min(), names[out[change[out].argmin()]], seed))
         print(
             f"{seed:4} {keep.sum():7,} {rows[-1][0]:+7.2f} {rows[-1][1]:+8.2f} {named_out:13} {named_in:14}",
             flush=True,
         )
     mean = [fmean(column) for column in zip(*rows, strict=True)]
     print(f"mean {'':7} {mean[0]:+7.2f} {mean[1]:+8.2f} {mean[2]:13.1f} {mean[3]:14.1f}")
+    loss, name, seed = min(worst)
+    print(
+        f"worst draw {min(row[0] for row in rows):+.2f}, worst class {loss:+.1f} ({name}, {seed})"
+    )
 
 
 def main() -> None:
@@ -93,12 +111,17 @@ def main() -> None:
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--encoder", default="lite")
     parser.add_argument("--draws", type=int, default=8, help="of absent classes")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first draw")
+    parser.add_argument(
+        "--exchanged", action="store_true", help="learn from test, not from trainval"
+    )
     options = parser.parse_args()
     print(describe())
     encoder = piaa.load_encoder(options.encoder)
     print(encoder)
-    measured = Measured(encoder, open_dataset("voc2007", options.root, partial=True))
-    absent(measured, options.draws)
+    dataset = open_dataset("voc2007", options.root, partial=True)
+    measured = Measured(encoder, exchanged(dataset) if options.exchanged else dataset)
+    absent(measured, range(options.first, options.first + options.draws))
 
 
 if __name__ == "__main__":

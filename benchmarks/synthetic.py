@@ -2,7 +2,7 @@
 
     python benchmarks/synthetic.py [--seeds N] [--first SEED] [--classes 5 20 80] [--text 0.75 0.45 0.3]
         [--noise 0.55]
-    python benchmarks/synthetic.py --curve
+    python benchmarks/synthetic.py --curve [--sizes 20 50 100 300]
     python benchmarks/synthetic.py --absent
     python benchmarks/synthetic.py --names --seeds 600
 
@@ -10,9 +10,9 @@ Worlds are those of tests/worlds.py: 300 images to learn from and 200 to test on
 a useless global vector each. A row is of one kind: mAP of the default, of the better text-only branch and of
 the best preset in each world, all of them means; then how many worlds end more than 0.15 below that branch
 and below that preset, and by how much the worst does. Which preset is the best one is seen in hindsight.
-With --curve the default has seen no, 20, 50, 100 and 300 images; then how many worlds are at any of these
-more than 0.5 below where they were with fewer, and by how much the worst is; and the same for those below
-where they were before any.
+With --curve the default has seen no image and then so many; then how many worlds are at any of these more
+than 0.5 below where they were with fewer, and by how much the worst is; and the same for those below where
+they were before any.
 With --absent half of the classes are in none of 600 images to learn from: their mAP on 400 others before and
 after, and how many the report names. With --names no image is drawn: in how many worlds do the texts, all
 together, fit the true places of the classes best in an order that is not theirs? There no rule that goes by
@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -50,7 +51,7 @@ from worlds import World, class_places, varied_world
 
 FIT, TEST = 300, 200
 GLOBALS = ((0.6, 0.3), (0.3, 0.6), (0.0, 0.3))  # strength and noise
-SIZES = (20, 50, 100, FIT)
+SIZES = (20, 50, 100, FIT)  # of a curve
 TEXT_SCALE = 100.0  # of CLIP's text, which a prediction before any fit goes by
 LABELS = ((1, 1), (1, 3), (2, 4), (4, 8))
 PRESETS = ("voc", "coco", "nus")
@@ -91,11 +92,12 @@ def measure(world: World) -> tuple[float, float, float]:
     return percent(scorer.evidence(seen), labels), by_text, max(published)
 
 
-def measure_curve(world: World) -> list[float]:
-    """mAP in per cent before any fit and from each of SIZES images on."""
-    seen, labels = features(world, slice(FIT, None)), world.labels[FIT:]
+def measure_curve(world: World, sizes: Sequence[int]) -> list[float]:
+    """mAP in per cent before any fit and from so many images each."""
+    most = max(sizes)
+    seen, labels = features(world, slice(most, None)), world.labels[most:]
     scorers = [Scorer.zero_shot(world.text, Config.auto(), TEXT_SCALE)]
-    scorers += [fit(world, n).scorer for n in SIZES]
+    scorers += [fit(world, n).scorer for n in sizes]
     return [percent(scorer.evidence(seen), labels) for scorer in scorers]
 
 
@@ -136,6 +138,7 @@ def main() -> None:
     parser.add_argument("--noise", type=float, default=0.55, help="of single patches")
     parser.add_argument("--names", action="store_true", help="worlds whose texts are mixed up")
     parser.add_argument("--curve", action="store_true", help="from no images to all")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="of a curve")
     parser.add_argument("--absent", action="store_true", help="of 20 classes, 10 not to learn from")
     options = parser.parse_args()
     print(describe())
@@ -146,18 +149,20 @@ def main() -> None:
         print_names(options.classes, options.text, options.seeds)
         return
     if options.curve:
-        sizes = "".join(f"{n:7}" for n in (0, *SIZES))
-        print(f"\nclasses  text labels worlds{sizes}   dips, worst   below start, worst")
-        print_kinds(options, measure_curve, curve_row)
+        sizes = sorted(options.sizes)
+        head = "".join(f"{n:7}" for n in (0, *sizes))
+        print(f"\nclasses  text labels worlds{head}   dips, worst   below start, worst")
+        print_kinds(options, sizes[-1], partial(measure_curve, sizes=sizes), curve_row)
         return
     print(
         "\nclasses  text labels worlds   auto   text preset   below text, worst   below preset, worst"
     )
-    print_kinds(options, measure, table_row)
+    print_kinds(options, FIT, measure, table_row)
 
 
 def print_kinds(
     options: argparse.Namespace,
+    n_fit: int,
     measured: Callable[[World], Sequence[float]],
     row_of: Callable[[str, list[Sequence[float]]], str],
 ) -> None:
@@ -167,7 +172,7 @@ def print_kinds(
         for seed, (strength, noise) in product(range(options.seeds), GLOBALS):
             world = varied_world(
                 options.first + seed,
-                FIT + TEST,
+                n_fit + TEST,
                 n_classes=n_classes,
                 text=text,
                 cls=strength,

@@ -30,7 +30,6 @@ SURE = ClassReport(
         ({"bank": 0}, "no evidence"),
         ({"text_fallback": True}, "no evidence"),
         ({"evidence": 0.09}, "hardly any evidence"),
-        # Below 0.4 the learnt branches do not have their full weight: see piaa.weighting.
         ({"evidence": 0.39}, "little evidence"),
         ({"evidence": 0.4}, ""),
         # Where the global vector cannot tell any class, none is seen: that says nothing.

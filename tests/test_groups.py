@@ -19,7 +19,7 @@ from piaa.groups import _join, find_groups, name_groups, stability
 from piaa.remembered import Remembered
 from piaa.sample import Sample, image_ids
 from piaa.scoring import cls_branch, text_branch
-from piaa.weighting import even_weights, with_groups
+from piaa.weighting import weigh
 from test_auto import FIT, features, fit, mean_ap
 from worlds import World, varied_world
 
@@ -237,14 +237,17 @@ def test_weights_of_classes_with_a_group() -> None:
     holds = (torch.rand(400, 3, generator=random) < 0.3).float()
     noise = torch.randn(400, 3, generator=random)
     clear, blurred = 6 * holds + noise, 1.5 * holds + noise
-    before = even_weights(3)
-    after = with_groups(before, torch.tensor([1.0, 0.4, 0.0]), blurred, clear)
-    torch.testing.assert_close(after.learned, torch.tensor([1.0, 0.4, 0.0]), atol=1e-3, rtol=0)
-    torch.testing.assert_close(after.presence, torch.tensor([1.0, 0.4, 0.0]))
+    sure = torch.tensor([1.0, 0.4, 0.0])
+    without, after = (weigh(blurred, clear, noise, some) for some in (None, sure))
+    assert after.learned[0] == pytest.approx(1, abs=1e-6)
+    kept = without.text + without.cls
+    torch.testing.assert_close(after.text + after.cls, (1 - sure) * kept, atol=0.05, rtol=0)
+    assert (after.evidence >= sure).all()
+    torch.testing.assert_close(after.presence, torch.maximum(without.presence, sure))
     total = after.text + after.learned + after.cls + after.whole
     torch.testing.assert_close(total, torch.ones(3))
-    same = with_groups(before, torch.ones(3), clear, clear)
-    torch.testing.assert_close(same.text, before.text, atol=1e-3, rtol=0)
+    good = weigh(clear, clear, noise, torch.ones(3))
+    torch.testing.assert_close(good.learned, torch.full((3,), 0.5), atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("patch_noise", [0.9, 1.3])

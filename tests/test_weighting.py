@@ -96,7 +96,7 @@ def test_a_ghost_is_not_taken_for_present() -> None:
 def test_the_whole_image_classifier_gets_room_as_far_as_it_agrees() -> None:
     text, crossfit, cls = (scores(400, 8, seed=s) for s in (15, 16, 17))
     weights = weigh(text, crossfit, cls)
-    others = weights.fuse(text, crossfit, cls, None)
+    others = weights.by_patches(text, crossfit)
     agreeing = with_whole(weights, others, others + 0.5 * scores(400, 8, seed=18, split=0))
     useless = with_whole(weights, others, scores(400, 8, seed=19, split=0))
     assert agreeing.whole.min() > 0.2 > 0.02 > useless.whole.max()
@@ -141,14 +141,14 @@ def test_what_was_found_in_few_images_counts_little() -> None:
     for n in (40, 128, 400):
         text, crossfit, cls = (scores(n, 8, seed=seed, split=6.0) for seed in (40, 41, 42))
         weights = weigh(text, crossfit, cls)
-        others = weights.fuse(text, crossfit, cls, None)
+        others = weights.by_patches(text, crossfit)
         learned.append(float(weights.learned.max()))
-        whole.append(float(with_whole(weights, others, others).whole.max()))
+        whole.append(float(with_whole(weights, others, others).whole.median()))
     assert 0 < learned[0] < 0.06 < learned[1] < 0.3 < 0.4 < learned[2]
     full = 0.45 / (1 + 0.35**2)  # of the share, at a correlation of 1
     for images, share in zip((5, 16, 50), whole, strict=True):
         evidence = images**2 / (images**2 + 16**2)
-        assert share == pytest.approx(full * min(1, evidence / 0.4), abs=0.01)
+        assert share == pytest.approx(full * min(1, evidence / 0.7), abs=0.01)
 
 
 def test_what_varies_out_of_proportion_is_not_learnt_beside_a_good_text() -> None:
@@ -179,10 +179,10 @@ def test_beside_a_weak_text_it_is_learnt_all_the_same() -> None:
 def test_the_whole_image_classifier_was_taught_little_of_a_class_that_is_hardly_found() -> None:
     text, crossfit, cls = (scores(400, 8, seed=seed) for seed in (56, 57, 58))
     weights = weigh(text, crossfit, cls)
-    others = weights.fuse(text, crossfit, cls, None)
+    others = weights.by_patches(text, crossfit)
     surely = replace(weights, evidence=torch.ones(8))
     full = with_whole(surely, others, others).whole
-    for evidence, kept in ((0.5, 1.0), (0.2, 0.5), (0.1, 0.25), (0.0, 0.0)):
+    for evidence, kept in ((0.8, 1.0), (0.7, 1.0), (0.35, 0.5), (0.0, 0.0)):
         less = replace(surely, evidence=torch.full((8,), evidence))
         assert torch.allclose(with_whole(less, others, others).whole, kept * full, atol=1e-6)
 

@@ -28,7 +28,6 @@ from piaa.weighting import (
     purified_share,
     weakness_of,
     weigh,
-    with_groups,
     with_whole,
 )
 from piaa.whole import learn_whole, taught
@@ -141,10 +140,9 @@ class Finisher:
         cls = cls_branch(self.seen.cls, self.text, scales.cls).cpu()
         weights = even_weights(len(self.text))
         if found.crossfit is not None:
-            weights = weigh(text, found.crossfit, cls)
+            sure = None if found.grouped is None else found.grouped.sure
+            weights = weigh(text, found.crossfit, cls, sure)
             weights = _without(weights, found.report.text_fallback.cpu())
-            if found.grouped is not None:
-                weights = with_groups(weights, found.grouped.sure, text, found.crossfit)
         scorer = Scorer(
             text=self.text,
             config=self.config,
@@ -183,7 +181,8 @@ class Finisher:
         """The auto form: adds h, known images' ends and company, by T and g (n, C) of the sample."""
         held = None
         if found.crossfit is not None:
-            scorer = self._learn_whole(scorer, scorer.weights.fuse(text, found.crossfit, cls, None))
+            by_patches = scorer.weights.by_patches(text, found.crossfit)
+            scorer = self._learn_whole(scorer, by_patches, scorer.weights.cls * cls)
             held = held_at_all(scorer.weights)
         by_whole = None if scorer.whole is None else scorer.whole.scores(self.seen.cls).cpu()
         by_text = scorer.weights.by_text(text, cls)
@@ -231,8 +230,9 @@ class Finisher:
         both = self._with_scale(mixed(plain, purified, share))
         return both, report, (1 - share) * crossfit + share * by_purified
 
-    def _learn_whole(self, scorer: Scorer, teacher: Tensor) -> Scorer:
-        """Add the classifier of the global vector, taught by evidence (n, C) of the other branches."""
+    def _learn_whole(self, scorer: Scorer, by_patches: Tensor, by_cls: Tensor) -> Scorer:
+        """Add the classifier of the global vector, taught by what patches and g say, (n, C) each."""
+        teacher = by_patches + by_cls
         cls, holds = self.seen.cls.cpu(), taught(teacher)
         crossfit = torch.empty_like(teacher)
         for half in (self.seen.in_second, ~self.seen.in_second):
@@ -240,7 +240,7 @@ class Finisher:
                 return scorer
             classifier = learn_whole(cls[half], holds[half], teacher[half])
             crossfit[~half] = classifier.scores(cls[~half])
-        weights = with_whole(scorer.weights, teacher, crossfit)
+        weights = with_whole(scorer.weights, by_patches, crossfit)
         if not weights.whole.any():
             return scorer
         classifier = learn_whole(cls, holds, teacher)

@@ -10,12 +10,11 @@ from typing import Any
 from piaa.classes import ClassList
 from piaa.errors import InputError
 from piaa.finishing import Fitted
-from piaa.weighting import FOR_WHOLE
 
 # A class with less has next to nothing learnt in its score,
 LEAST_EVIDENCE = 0.1
-# and below this, what was learnt does not count in full: a look-alike may be what was found.
-ENOUGH_EVIDENCE = FOR_WHOLE
+# and below this, what was found may well be a look-alike.
+ENOUGH_EVIDENCE = 0.4
 
 
 class EvidenceWarning(UserWarning):

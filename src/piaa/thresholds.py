@@ -46,7 +46,7 @@ class Cuts:
         )
 
 
-def estimate_thresholds(scores: Tensor, presence: Tensor | None = None) -> Cuts:
+def estimate_thresholds(scores: Tensor, held: Tensor | None = None) -> Cuts:
     """Thresholds without labels.
 
     scores is (n, C) float32 over n unlabelled images. The two-component mixture of a class's scores gives
@@ -56,7 +56,7 @@ def estimate_thresholds(scores: Tensor, presence: Tensor | None = None) -> Cuts:
     as a likely one. A second cut comes from one mixture of all classes' scores. The less a class's own scores
     split in two (an absent class is one lump of noise), the more the pooled cut counts, up to half.
 
-    presence (C,) in [0, 1] tells how far the images seem to hold a class at all. One that they do not hold
+    held (C,) in [0, 1] tells how far the images seem to hold a class at all. One that they do not hold
     must not be cut at the top of its own noise: it needs the pooled cut at least.
     """
     some = _spread_out(scores, _POOLED)
@@ -67,9 +67,9 @@ def estimate_thresholds(scores: Tensor, presence: Tensor | None = None) -> Cuts:
         own = fit_mixture(scores)
         trust = (0.5 + 0.5 * own.gain / (own.gain + TYPICAL_GAIN)).float()
         thresholds = trust * _best_expected_f1(scores, own, claimed(scores)) + (1 - trust) * level
-    if presence is not None:
+    if held is not None:
         lifted = thresholds.clamp_min(level)
-        thresholds = presence * thresholds + (1 - presence) * lifted
+        thresholds = held * thresholds + (1 - held) * lifted
     prevalence = (scores >= thresholds).float().mean(0)
     return Cuts(thresholds, _slope(scores - thresholds), prevalence)
 

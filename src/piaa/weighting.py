@@ -17,7 +17,7 @@ best one or useless, depending on encoder and collection. What tells them apart 
 - **Weak text.** Where X splits most classes several times as well as T, the text is the weak one: its share
   of every class that X splits goes to the learnt branch.
 - **Agreement.** Where g agrees with T it is worth hearing, split or not; from few images, where it does not,
-  it is not. And h is worth as much as, cross-fitted, it agrees with the rest.
+  it is not. And h is worth as much as, cross-fitted, it agrees with what patches say.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ OUTDONE = (2.0, 3.0)  # ratio of gains, X to T or g, on average: that gives way
 OUTDONE_BY_GROUPS = (1.0, 2.0)  # the same of a class, for G of named groups of patches
 LOUD = (1.8, 2.4)  # spread of X, in that of T: beside a text that is not weak, less of it counts
 FOR_OWN_CUT = (0.0, 0.1)  # evidence that a threshold needs to lie below that of all classes
-HALF_AGREEMENT = 0.35  # correlation of h with the rest at which it gets half of its share
-FOR_WHOLE = 0.4  # evidence at which h counts in full: it was taught by what X found, among others
+HALF_AGREEMENT = 0.35  # correlation of h with T and X at which it gets half of its share
+FOR_WHOLE = 0.7  # evidence at which h counts in full: it was taught by what X found, among others
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ class BranchWeights:
         total = self.learned * learned
         return total if whole is None else total + self.whole * whole
 
-    def fuse(self, text: Tensor, learned: Tensor, cls: Tensor, whole: Tensor | None) -> Tensor:
-        """All four in sum, (B, C)."""
-        return self.by_text(text, cls) + self.by_learned(learned, whole)
+    def by_patches(self, text: Tensor, learned: Tensor) -> Tensor:
+        """What patches say in sum, of T and G (B, C)."""
+        return self.text * text + self.learned * learned
 
 
 def even_weights(n_classes: int) -> BranchWeights:
@@ -96,35 +96,45 @@ def even_weights(n_classes: int) -> BranchWeights:
     return BranchWeights(half, none, half, none, none, none)
 
 
-def weigh(text: Tensor, crossfit: Tensor, cls: Tensor) -> BranchWeights:
-    """Weights of T, G and g from the branch scores (n, C) float32 of n unlabelled images: T, X and g."""
+def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, sure: Tensor | None = None) -> BranchWeights:
+    """Weights of T, G and g from the branch scores (n, C) float32 of n unlabelled images: T, X and g.
+
+    sure (C,) in [0, 1]: how far a class was learnt from a group of patches with its name (`piaa.grouped`).
+    It is left to G as far as X splits images better than T: a text that is good by itself is heard on.
+    """
     n, n_classes = text.shape
     if n < 4 or n_classes < 2:
         return even_weights(n_classes)
+    sure = torch.zeros(n_classes) if sure is None else sure
     gains = {name: gain(scores) for name, scores in (("T", text), ("X", crossfit), ("g", cls))}
     known = _known(gains["T"], gains["g"], agreement(text, cls).mean(), n)
     share_of_cls = known * (GLOBAL_SHARE + (0.5 - GLOBAL_SHARE) * few(n))
     outdone = {name: ramp(mean_ratio(gains["X"], gains[name], n), OUTDONE) for name in ("T", "g")}
     presence = presence_of(text, crossfit, cls)
     loud = (1 - outdone["T"]) * _loud(text, crossfit)
-    evidence = found(crossfit) * presence.believed * (1 - loud)
-    counts = evidence * ramp(ratio(gains["X"], gains["T"], n), BEHIND)
+    evidence = torch.maximum(found(crossfit) * presence.believed * (1 - loud), sure)
+    better = ratio(gains["X"], gains["T"], n)
+    counts = evidence * ramp(better, BEHIND)
 
     split = gains["X"] - 3 * NULL_GAIN / n
     clear = torch.lerp(ramp(split, CLEAR), ramp(split, CLEAR_BESIDE), outdone["T"])
     learned = LEARNED_SHARE * counts
     weights = {"T": 1 - share_of_cls - learned, "g": torch.full((n_classes,), share_of_cls)}
+    to_group = sure * ramp(better, OUTDONE_BY_GROUPS)
     for name, weight in weights.items():
-        given = outdone[name] * clear * counts * weight
+        given = weight * (1 - (1 - outdone[name] * clear * counts) * (1 - to_group))
         weights[name] = weight - given
         learned = learned + given
-    nothing = torch.zeros(n_classes)
-    return BranchWeights(weights["T"], learned, weights["g"], nothing, evidence, presence.seen)
+    nothing, seen = torch.zeros(n_classes), torch.maximum(presence.seen, sure)
+    return BranchWeights(weights["T"], learned, weights["g"], nothing, evidence, seen)
 
 
-def with_whole(weights: BranchWeights, others: Tensor, crossfit: Tensor) -> BranchWeights:
-    """Make room for h. others (n, C): what the rest says; crossfit (n, C): h of the other half."""
-    agreed = agreement(crossfit, others).clamp_min(0).square()
+def with_whole(weights: BranchWeights, by_patches: Tensor, crossfit: Tensor) -> BranchWeights:
+    """Make room for h. by_patches (n, C): what T and X say; crossfit (n, C): h of the other half.
+
+    g is not asked: it reads the same vector, and shares its errors with h.
+    """
+    agreed = agreement(crossfit, by_patches).clamp_min(0).square()
     share = WHOLE_SHARE * agreed / (agreed + HALF_AGREEMENT**2)
     # What h says it has from the others: of a class that X hardly finds it was taught hardly anything.
     share = share * (weights.evidence / FOR_WHOLE).clamp_max(1)
@@ -135,25 +145,6 @@ def with_whole(weights: BranchWeights, others: Tensor, crossfit: Tensor) -> Bran
         learned=rest * weights.learned,
         cls=rest * weights.cls,
         whole=share,
-    )
-
-
-def with_groups(
-    weights: BranchWeights, sure: Tensor, text: Tensor, crossfit: Tensor
-) -> BranchWeights:
-    """Leave classes to G that were learnt from a group of patches with their name, sure (C,) in [0, 1].
-
-    That is as far as X splits images better than T, both (n, C): a text that is good by itself is heard on.
-    """
-    given = sure * ramp(ratio(gain(crossfit), gain(text), len(text)), OUTDONE_BY_GROUPS)
-    kept = 1 - given
-    return replace(
-        weights,
-        text=kept * weights.text,
-        learned=weights.learned + given * (1 - weights.learned),
-        cls=kept * weights.cls,
-        evidence=torch.maximum(weights.evidence, sure),
-        presence=torch.maximum(weights.presence, sure),
     )
 
 
