@@ -26,10 +26,10 @@ from torch.nn.functional import normalize
 
 from b16 import encoding_run
 from piaa import paa, pvcl
+from piaa.auto.weighting import BranchWeights
 from piaa.config import Config
 from piaa.encoders.base import ImageFeatures
 from piaa.scoring import Scales, Scorer
-from piaa.weighting import BranchWeights
 
 from machine import describe, in_turns
 

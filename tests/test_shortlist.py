@@ -11,14 +11,14 @@ from torch.nn.functional import normalize
 
 from fake_encoder import FeatureEncoder
 from piaa import Config, Recognizer
-from piaa.beyond import Beyond
-from piaa.company import Company
+from piaa.auto.beyond import Beyond
+from piaa.auto.company import Company
+from piaa.auto.weighting import BranchWeights
 from piaa.encoders.base import ImageFeatures
 from piaa.errors import InputError
 from piaa.pvcl import Classifier
 from piaa.scoring import Scales, Scorer
 from piaa.shortlist import Clusters, Shortlist
-from piaa.weighting import BranchWeights
 
 FAMILIES, EACH, DIM = 40, 25, 32
 

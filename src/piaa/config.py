@@ -52,7 +52,7 @@ class Config:
             moves every vector to the class that scores it highest (published code); "auto"
             mixes the regrouped classifier into the plain one as far as, on the other half of the
             collection, it splits images more clearly, and learns from groups of patches where
-            both halves show the same ones (`piaa.groups`). That is for the `Recognizer`;
+            both halves show the same ones (`piaa.auto.groups`). That is for the `Recognizer`;
             `pvcl.learn` alone has no halves and stays with the plain one.
         purify_scale: factor on the scores inside stage II's softmax; `None` when `purify` is
             "none" or "auto".

@@ -8,20 +8,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from piaa.beyond import Beyond
-from piaa.branch_statistics import few
-from piaa.company import Company
-from piaa.config import Config
-from piaa.grouped import Grouped, learn_groups
-from piaa.learned import Learned, matched_scale, mixed
-from piaa.others import CLOSED, unnamed_share
-from piaa.pvcl import Bank, Classifier, Members, merge, solve
-from piaa.pvcl import Report as BankReport
-from piaa.remembered import Remembered
-from piaa.sample import Sample
-from piaa.scoring import Scales, Scorer, cls_branch, text_branch
-from piaa.thresholds import Cuts, estimate_thresholds
-from piaa.weighting import (
+from piaa.auto.beyond import Beyond
+from piaa.auto.branch_statistics import few
+from piaa.auto.company import Company
+from piaa.auto.grouped import Grouped, learn_groups
+from piaa.auto.learned import Learned, matched_scale, mixed
+from piaa.auto.weighting import (
     BranchWeights,
     even_weights,
     held_at_all,
@@ -30,7 +22,15 @@ from piaa.weighting import (
     weigh,
     with_whole,
 )
-from piaa.whole import learn_whole, taught
+from piaa.auto.whole import learn_whole, taught
+from piaa.config import Config
+from piaa.others import CLOSED, unnamed_share
+from piaa.pvcl import Bank, Classifier, Members, merge, solve
+from piaa.pvcl import Report as BankReport
+from piaa.remembered import Remembered
+from piaa.sample import Sample
+from piaa.scoring import Scales, Scorer, cls_branch, text_branch
+from piaa.thresholds import Cuts, estimate_thresholds
 
 # Enough rows to match a scale to three digits.
 _SCALE_ROWS = 20_000

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from piaa.artifact import Artifact, load_artifact, save_artifact
-from piaa.beyond import Beyond
+from piaa.auto.beyond import Beyond
+from piaa.auto.company import Company
+from piaa.auto.weighting import BranchWeights
 from piaa.classes import ClassList
-from piaa.company import Company
 from piaa.config import Config
 from piaa.encoders.base import Encoder
 from piaa.encoders.reloading import reload_encoder
@@ -21,7 +22,6 @@ from piaa.finishing import Retained
 from piaa.fit_report import FitReport
 from piaa.pvcl import Classifier
 from piaa.scoring import Scales, Scorer
-from piaa.weighting import BranchWeights
 
 if TYPE_CHECKING:
     from piaa.recognizer import Recognizer

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from piaa import paa
-from piaa.beyond import Beyond
-from piaa.company import Company
+from piaa.auto.beyond import Beyond
+from piaa.auto.company import Company
+from piaa.auto.weighting import BranchWeights, even_weights
 from piaa.config import Config
 from piaa.encoders.base import ImageFeatures
 from piaa.errors import InputError, UnknownNameError
 from piaa.pvcl import Classifier
-from piaa.weighting import BranchWeights, even_weights
 
 HeatmapKind = Literal["fused", "learned", "text", "difference"]
 

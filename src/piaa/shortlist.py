@@ -13,7 +13,7 @@ What is exact and what is not, for the classes on an image's shortlist:
   by class; any other as if its members' scores were normally distributed around its mean:
   log sum exp = log n + mean + variance / 2. That is an approximation. It moves all classes of
   a patch alike, and benchmarks/shortlist.py prints by how much it moves the evidence.
-- What classes say against each other (`piaa.company`) is heard from the listed ones only: the
+- What classes say against each other (`piaa.auto.company`) is heard from the listed ones only: the
   other approximation, and nothing where what an image shows is on its list.
 
 Classes off the list score 0. Nothing is lost if all clusters are chosen.

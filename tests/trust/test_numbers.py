@@ -15,12 +15,12 @@ from torch.nn.functional import normalize
 
 from fake_encoder import features_of, recognizer_of
 from piaa import Config, paa
+from piaa.auto.weighting import BranchWeights, weigh, with_whole
+from piaa.auto.whole import learn_whole, taught
 from piaa.config import Covariance
 from piaa.mixtures import fit_mixture
 from piaa.pvcl import gda
 from piaa.thresholds import estimate_thresholds
-from piaa.weighting import BranchWeights, weigh, with_whole
-from piaa.whole import learn_whole, taught
 from worlds import patch_world
 
 few = settings(max_examples=12, deadline=None, derandomize=True)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from piaa.beyond import CLEARLY, Beyond
+from piaa.auto.beyond import CLEARLY, Beyond
 from piaa.evaluation.metrics import mean_average_precision
 
 

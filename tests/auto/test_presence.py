@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from piaa.branch_statistics import agreement
-from piaa.presence import nearest_twin, presence_of, witness
+from piaa.auto.branch_statistics import agreement
+from piaa.auto.presence import nearest_twin, presence_of, witness
 from worlds import split_scores
 
 
@@ -96,6 +96,6 @@ def test_twins_are_found_some_classes_at_a_time(monkeypatch: pytest.MonkeyPatch)
     own = agreement(text, crossfit).tolist()
     pairs = torch.corrcoef(crossfit.T).tolist()
     expected = [max([0.0, *(pairs[c][d] for d in range(11) if own[d] > own[c])]) for c in range(11)]
-    monkeypatch.setattr("piaa.presence._CLASSES_AT_ONCE", 4)
+    monkeypatch.setattr("piaa.auto.presence._CLASSES_AT_ONCE", 4)
     assert nearest_twin(text, crossfit).tolist() == pytest.approx(expected, abs=1e-5)
     assert expected[9] > 0.9

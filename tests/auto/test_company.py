@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from measured_worlds import FIT, features, fit, mean_ap
 from piaa import Config, paa, pvcl
-from piaa.company import MOST, PRIOR, Company, solitude
+from piaa.auto.company import MOST, PRIOR, Company, solitude
 from piaa.scoring import Scorer
-from test_auto import FIT, features, fit, mean_ap
 from worlds import varied_world
 
 

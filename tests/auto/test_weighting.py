@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from piaa.branch_statistics import agreement, gain, ramp
+from piaa.auto.branch_statistics import agreement, gain, ramp
+from piaa.auto.weighting import purified_share, weakness_of, weigh, with_whole
 from piaa.mixtures import standardize
-from piaa.weighting import purified_share, weakness_of, weigh, with_whole
 from worlds import split_scores as scores
 
 

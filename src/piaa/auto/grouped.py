@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from piaa.branch_statistics import ramp
+from piaa.auto.branch_statistics import ramp
+from piaa.auto.groups import Groups, find_groups, name_groups, stability
+from piaa.auto.learned import Learned, matched_scale
 from piaa.config import Config
-from piaa.groups import Groups, find_groups, name_groups, stability
-from piaa.learned import Learned, matched_scale
 from piaa.pvcl import Classifier, gda
 from piaa.remembered import Remembered
 

@@ -9,7 +9,7 @@ Three signs tell, none of which needs a label:
   differ between patches and the whole.
 - **A twin.** X of an absent class is nearly X of another one that agrees better with its text.
 
-T, X and g are the branches of `piaa.weighting`, (n, C) float32 over n unlabelled images.
+T, X and g are the branches of `piaa.auto.weighting`, (n, C) float32 over n unlabelled images.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from piaa.branch_statistics import agreement, ramp, relative
+from piaa.auto.branch_statistics import agreement, ramp, relative
 from piaa.mixtures import standardize
 
 PRESENT = (1.3, 1.6)  # witness and agreement in sum, each relative, 2 at most

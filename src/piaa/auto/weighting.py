@@ -2,7 +2,7 @@
 
 Four branches score every image for every class. Three are log-odds: T, the text prototypes on patches; G,
 the classifier learnt from the banks on patches; g, the text prototypes on the global vector. The fourth, h,
-is a classifier of the global vector learnt from what the other three say (`piaa.whole`). Each may be the
+is a classifier of the global vector learnt from what the other three say (`piaa.auto.whole`). Each may be the
 best one or useless, depending on encoder and collection. What tells them apart on unlabelled images:
 
 - **Bimodality.** Scores that know a class split into images with and without it; scores that do not are one
@@ -12,7 +12,7 @@ best one or useless, depending on encoder and collection. What tells them apart 
 - **Cross-fitting.** A learnt classifier looks sure on images whose own patches are in its banks. X is G with
   every image scored by the banks of the other half of the collection; only X is judged.
 - **Evidence.** What was learnt of a class counts as far as X finds images of it, as these seem to hold it
-  (`piaa.presence`), and as X does not vary several times as much as a T that is not weak: it is then far
+  (`piaa.auto.presence`), and as X does not vary several times as much as a T that is not weak: it is then far
   too sure of itself.
 - **Weak text.** Where X splits most classes several times as well as T, the text is the weak one: its share
   of every class that X splits goes to the learnt branch.
@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from piaa.branch_statistics import (
+from piaa.auto.branch_statistics import (
     NULL_GAIN,
     agreement,
     few,
@@ -37,7 +37,7 @@ from piaa.branch_statistics import (
     ramp,
     ratio,
 )
-from piaa.presence import presence_of
+from piaa.auto.presence import presence_of
 
 # None of these is set per data set; docs/experiments.md shows how little the result depends on each.
 GLOBAL_SHARE = 0.45  # weight of g where it is as informative as T; with few images, half
@@ -99,8 +99,9 @@ def even_weights(n_classes: int) -> BranchWeights:
 def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, sure: Tensor | None = None) -> BranchWeights:
     """Weights of T, G and g from the branch scores (n, C) float32 of n unlabelled images: T, X and g.
 
-    sure (C,) in [0, 1]: how far a class was learnt from a group of patches with its name (`piaa.grouped`).
-    It is left to G as far as X splits images better than T: a text that is good by itself is heard on.
+    sure (C,) in [0, 1]: how far a class was learnt from a group of patches with its name
+    (`piaa.auto.grouped`). It is left to G as far as X splits images better than T: a text that is good by
+    itself is heard on.
     """
     n, n_classes = text.shape
     if n < 4 or n_classes < 2:

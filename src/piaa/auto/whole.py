@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from piaa.company import found_by
+from piaa.auto.company import found_by
 from piaa.pvcl import Classifier
 from piaa.thresholds import estimate_thresholds
 

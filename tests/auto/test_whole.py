@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from piaa.whole import learn_whole, taught
+from piaa.auto.whole import learn_whole, taught
 
 discriminant = pytest.importorskip("sklearn.discriminant_analysis")
 
@@ -23,7 +23,7 @@ def collection(
 
 def test_direction_is_that_of_linear_discriminant_analysis(monkeypatch: pytest.MonkeyPatch) -> None:
     """With hard labels and no shrinkage; the total covariance gives the within-class direction."""
-    monkeypatch.setattr("piaa.whole.SHRINKAGE", 1e-9)
+    monkeypatch.setattr("piaa.auto.whole.SHRINKAGE", 1e-9)
     cls, holds = collection()
     ours = learn_whole(cls, holds.float(), torch.randn(300, 3)).weight
     for column in range(3):

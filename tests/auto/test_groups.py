@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from measured_worlds import FIT, features, fit, mean_ap
 from piaa import paa, pvcl
+from piaa.auto.grouped import Grouped, learn_groups
+from piaa.auto.groups import _join, find_groups, name_groups, stability
+from piaa.auto.weighting import weigh
 from piaa.classes import ClassList
 from piaa.config import Config
 from piaa.fit_report import FitReport
-from piaa.grouped import Grouped, learn_groups
-from piaa.groups import _join, find_groups, name_groups, stability
 from piaa.remembered import Remembered
 from piaa.sample import Sample, image_ids
 from piaa.scoring import cls_branch, text_branch
-from piaa.weighting import weigh
-from test_auto import FIT, features, fit, mean_ap
 from worlds import World, varied_world
 
 metrics = pytest.importorskip("sklearn.metrics")

@@ -7,41 +7,16 @@ import math
 import pytest
 import torch
 
+from measured_worlds import FIT, features, fit, mean_ap
 from piaa import paa, pvcl
 from piaa.classes import ClassList
 from piaa.config import Config
-from piaa.encoders.base import ImageFeatures
 from piaa.finishing import Fitted
 from piaa.fit_report import FitReport
-from piaa.fitting import Gathered
 from piaa.scoring import Scorer, cls_branch, text_branch
 from worlds import World, patch_world, varied_world
 
-average_precision = pytest.importorskip("sklearn.metrics").average_precision_score
-
 STRONG, WEAK, USELESS = (0.6, 0.3), (0.3, 0.6), (0.0, 0.3)
-FIT = 300
-
-
-def features(world: World, images: slice) -> ImageFeatures:
-    patches = world.patches[images]
-    return ImageFeatures(world.cls[images], patches, (1, patches.shape[1]))
-
-
-def fit(world: World, images: slice, config: Config | None = None) -> Fitted:
-    gathered = Gathered(world.text, config or Config.auto())
-    gathered.add(features(world, images))
-    return gathered.finish()
-
-
-def mean_ap(
-    world: World, images: slice, scores: torch.Tensor, classes: slice = slice(None)
-) -> float:
-    truth, scores = world.labels[images, classes], scores[:, classes]
-    seen = truth.any(0)
-    return 100 * float(
-        average_precision(truth[:, seen].numpy(), scores[:, seen].numpy(), average="macro")
-    )
 
 
 @pytest.mark.parametrize("cls", [STRONG, WEAK, USELESS], ids=["cls+", "cls", "cls-"])
