@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from measured_worlds import FIT, features, fit, mean_ap
+from measured_worlds import FIT, assert_above_text_and_presets, features, fit, mean_ap
 from piaa import paa, pvcl
 from piaa.classes import ClassList
 from piaa.config import Config
@@ -44,19 +44,7 @@ def test_never_below_text_alone_nor_the_published_presets(
 ) -> None:
     options = {"n_classes": n_classes, "text": text, "cls": cls[0], "cls_noise": cls[1]}
     world = varied_world(5, FIT + 200, labels=labels, **options)
-    test = slice(FIT, None)
-    fitted = fit(world, slice(FIT))
-    ours = mean_ap(world, test, fitted.scorer.evidence(features(world, test)))
-
-    scales, seen = fitted.scorer.scales, features(world, test)
-    by_patch = mean_ap(world, test, text_branch(seen.patches, world.text, scales.text))
-    by_cls = mean_ap(world, test, cls_branch(seen.cls, world.text, scales.cls))
-    assert ours >= max(by_patch, by_cls) - 0.5
-    for name in ("voc", "coco", "nus"):
-        config = Config.reference(name)
-        learned = pvcl.learn([world.patches[:FIT]], world.text, config)
-        published = paa.aggregate(seen.patches, seen.cls, world.text, learned, config).fused
-        assert ours >= mean_ap(world, test, published) - 0.2, name
+    assert_above_text_and_presets(world)
 
 
 @pytest.mark.parametrize("cls", [WEAK, USELESS], ids=["cls", "cls-"])

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from piaa.auto.branch_statistics import ramp
-from piaa.auto.groups import Groups, find_groups, name_groups, stability
+from piaa.auto.groups import Groups, find_groups, stability
 from piaa.auto.learned import Learned, matched_scale
+from piaa.auto.naming import name_groups
 from piaa.config import Config
 from piaa.pvcl import Classifier, gda
 from piaa.remembered import Remembered
@@ -90,9 +91,7 @@ def _learn(
         return F.one_hot(of_groups.scores(patches).argmax(-1), count).any(1).float()
 
     share = seen.scores(held, count, chosen).mean(0).to(rows.device)
-    named = name_groups(groups.means - rows.mean(0), share, text)
-    # A name that is torn between groups has the mean of their scores.
-    parts = named / named.sum(0).clamp_min(1e-6)
+    named, parts = name_groups(groups.means - rows.mean(0), share, text)
     classifier = Classifier(of_groups.weight @ parts, of_groups.bias @ parts)
     # Of the groups: where there are few, most names point to the same one, and no scale tells those apart.
     scale = matched_scale(of_groups.scores(rows), config.matched_entropy)

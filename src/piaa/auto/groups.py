@@ -1,9 +1,9 @@
-"""Groups of patches by looks alone, and which of them has which class's name.
+"""Groups of patches by looks alone.
 
 Banks hold the patches that a class's text is nearest to. Where the text is weak they are filled with the
 patches of several things, and no cleaning of one bank can tell which of them was meant. Patches may have an
-order of their own, though: things that look alike. Here groups are found first, without any text, and then
-all names are given to them at once, so that a name whose text points nowhere gets what the others leave over.
+order of their own, though: things that look alike. Here groups are found without any text, before any of them
+gets a name (`piaa.auto.naming`).
 
 Whether there are such groups at all, or only a cloud that can be cut up anyhow, is seen by looking twice: two
 halves of a collection that has groups show the same ones (`stability`).
@@ -15,18 +15,12 @@ import math
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 _BESIDE_CLASSES = 8  # groups that are no class's: grass, walls, sky
 _SEEDS_A_GROUP = 4
 _LEAST_ROWS_A_SEED = 10
 _ROUNDS = 12
-# Odds that a class has no group, against one that its text says nothing of.
-_UNNAMED = math.exp(-6.0)
-_LEAST_RARITY = 1e-3  # share of images without a group, below which it makes no difference
-_SETTLING = 200
-_MOST_ODDS = 50.0  # nats
 
 
 @dataclass(frozen=True)
@@ -77,41 +71,6 @@ def stability(one: Tensor, two: Tensor) -> float:
     by_chance = by_one * by_two / max(n * (n - 1), 1)
     most = (by_one + by_two) / 2
     return (together - by_chance) / (most - by_chance) if most > by_chance else 1.0
-
-
-def name_groups(means: Tensor, share: Tensor, text: Tensor) -> Tensor:
-    """How likely each group has each class's name, (G, C) float32; rows and columns sum to at most 1.
-
-    A text is nearer to its own group than to others: by `near` on average, with the spread that all other
-    pairs show. That gives every pair its odds. A group that is in nearly all images is background rather than
-    a class. What pairs say is then balanced: no two names are of one group, nor two groups of one name.
-
-    Args:
-        means: (G, D) float32, relative to the mean of all patches.
-        share: (G,) in [0, 1], of the images that hold some of the group.
-        text: (C, D) float32 unit text prototypes, two or more.
-    """
-    prototypes = F.normalize(text - text.mean(0), dim=1).double()
-    nearness = means.double() @ prototypes.T
-    rarity = 2 * (1 - share.double()).clamp_min(_LEAST_RARITY).log()[:, None]
-    near = nearness.amax(0).median()
-    named = torch.zeros_like(nearness)
-    for _ in range(5):
-        others = nearness[nearness < near / 2]
-        noise = others.square().mean() if len(others) else nearness.square().mean()
-        odds = near * (nearness - near / 2) / noise.clamp_min(1e-12) + rarity
-        named = _balance(odds.clamp(-_MOST_ODDS, _MOST_ODDS).exp())
-        near = (named * nearness).sum() / named.sum().clamp_min(1e-6)
-    return named.float()
-
-
-def _balance(odds: Tensor) -> Tensor:
-    """Probabilities (G, C) of pairs by their odds; what a row or column lacks to 1 is for no pair at all."""
-    of_group, of_class = odds.new_ones(len(odds)), odds.new_ones(odds.shape[1])
-    for _ in range(_SETTLING):
-        of_class = (_UNNAMED + odds.T @ of_group).reciprocal()
-        of_group = (1 + odds @ of_class).reciprocal()
-    return of_group[:, None] * odds * of_class
 
 
 def _principal(rows: Tensor, count: int) -> Tensor:
