@@ -21,13 +21,10 @@ _LEAST_RARITY = 1e-3  # share of images without a group, below which it makes no
 _ROUNDS = 5
 _SETTLING = 200
 _MOST_ODDS = 50.0  # nats
-_SHARPNESS = (
-    1.5  # power of odds at which a balanced table is nearest to counting all orders of names
-)
-TORN = (
-    0.15,
-    0.3,
-)  # odds of two names the other way round: from which on, and where wholly, nobody can tell
+# Power of odds: with 1 names are too unsure, with 2 as sure as by counting all orders, also the wrong ones.
+_SHARPNESS = 1.5
+# Odds of two names the other way round: from which on, and where wholly, nobody can tell.
+TORN = (0.15, 0.3)
 
 
 class Names(NamedTuple):
