@@ -65,9 +65,9 @@ def fitted_scorer(words: Tensor) -> Scorer:
         BranchWeights(*shares, evidence=none, presence=none),
         torch.rand(n, generator=random),
         1.3,
-        whole,
-        company,
-        beyond,
+        whole=whole,
+        company=company,
+        beyond=beyond,
     )
 
 

@@ -92,6 +92,11 @@ class _FromPatches:
     crossfit: Tensor | None = None
     grouped: Grouped | None = None
 
+    def __call__(self, patches: Tensor) -> Tensor:
+        """G, (B, C), of patches (B, M, D)."""
+        plain = self.learned(patches)
+        return plain if self.grouped is None else self.grouped.groups.beside(plain, patches)
+
 
 class Finisher:
     """Everything below depends on banks and sample alone, not on the order that images came in.
@@ -140,8 +145,8 @@ class Finisher:
         cls = cls_branch(self.seen.cls, self.text, scales.cls).cpu()
         weights = even_weights(len(self.text))
         if found.crossfit is not None:
-            sure = None if found.grouped is None else found.grouped.sure
-            weights = weigh(text, found.crossfit, cls, sure)
+            share = None if found.grouped is None else found.grouped.share
+            weights = weigh(text, found.crossfit, cls, share)
             weights = _without(weights, found.report.text_fallback.cpu())
         scorer = Scorer(
             text=self.text,
@@ -151,6 +156,7 @@ class Finisher:
             weights=weights,
             thresholds=torch.zeros(len(self.text)),
             slope=1.0,
+            groups=None if found.grouped is None else found.grouped.groups,
             n_others=self.n_others,
         )
         if scorer.published_form:
@@ -182,11 +188,12 @@ class Finisher:
         held = None
         if found.crossfit is not None:
             by_patches = scorer.weights.by_patches(text, found.crossfit)
-            scorer = self._learn_whole(scorer, by_patches, scorer.weights.cls * cls)
+            doubt = None if found.grouped is None else found.grouped.doubt
+            scorer = self._learn_whole(scorer, by_patches, scorer.weights.cls * cls, doubt)
             held = held_at_all(scorer.weights)
         by_whole = None if scorer.whole is None else scorer.whole.scores(self.seen.cls).cpu()
         by_text = scorer.weights.by_text(text, cls)
-        by_learned = scorer.weights.by_learned(self._over_sample(found.learned), by_whole)
+        by_learned = scorer.weights.by_learned(self._over_sample(found), by_whole)
         if found.crossfit is not None:
             scorer = replace(scorer, beyond=Beyond.of(by_text, by_learned))
         own = scorer.together(by_text, by_learned)
@@ -208,13 +215,15 @@ class Finisher:
         learned, report, crossfit = self._purify(
             plain, report, crossfit, weakness_of(text, crossfit)
         )
-        grouped = learn_groups(self.seen, self.text, self.config)
+        # The published form takes a softmax over the classes of one classifier.
+        grouped = None
+        if self.config.alpha is None:
+            grouped = learn_groups(self.seen, self.text, self.config)
         if grouped is not None:
             share = grouped.share
             crossfit = (1 - share) * crossfit + share * grouped.crossfit
-            share = share.to(self.text.device)
-            learned = self._with_scale(mixed(learned, grouped.learned, share))
-            report = replace(report, text_fallback=report.text_fallback & (share < 0.5))
+            by_group = share.to(self.text.device) >= 0.5
+            report = replace(report, text_fallback=report.text_fallback & ~by_group)
         return _FromPatches(learned, report, crossfit, grouped)
 
     def _purify(
@@ -230,7 +239,9 @@ class Finisher:
         both = self._with_scale(mixed(plain, purified, share))
         return both, report, (1 - share) * crossfit + share * by_purified
 
-    def _learn_whole(self, scorer: Scorer, by_patches: Tensor, by_cls: Tensor) -> Scorer:
+    def _learn_whole(
+        self, scorer: Scorer, by_patches: Tensor, by_cls: Tensor, doubt: Tensor | None
+    ) -> Scorer:
         """Add the classifier of the global vector, taught by what patches and g say, (n, C) each."""
         teacher = by_patches + by_cls
         cls, holds = self.seen.cls.cpu(), taught(teacher)
@@ -240,7 +251,7 @@ class Finisher:
                 return scorer
             classifier = learn_whole(cls[half], holds[half], teacher[half])
             crossfit[~half] = classifier.scores(cls[~half])
-        weights = with_whole(scorer.weights, by_patches, crossfit)
+        weights = with_whole(scorer.weights, by_patches, crossfit, doubt)
         if not weights.whole.any():
             return scorer
         classifier = learn_whole(cls, holds, teacher)

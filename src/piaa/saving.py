@@ -12,6 +12,7 @@ from torch import Tensor
 from piaa.artifact import Artifact, load_artifact, save_artifact
 from piaa.auto.beyond import Beyond
 from piaa.auto.company import Company
+from piaa.auto.named_groups import NamedGroups
 from piaa.auto.weighting import BranchWeights
 from piaa.classes import ClassList
 from piaa.config import Config
@@ -33,6 +34,7 @@ _BROKEN = (InputError, KeyError, TypeError, ValueError, AttributeError, Overflow
 _GIVEN_UP = ("company.rival", "company.elimination")
 # No fit comes near it, and the product of two such numbers is still a float32.
 _LARGEST = 1e18
+_ROUNDED = 1e-4  # what a sum of shares may be above 1
 
 
 def save_recognizer(recognizer: Recognizer, path: str | os.PathLike[str]) -> None:
@@ -48,12 +50,15 @@ def as_artifact(recognizer: Recognizer) -> Artifact:
         tensors |= {f"classifier.{name}": value for name, value in vars(scorer.classifier).items()}
         places = vars(recognizer._retained)
         tensors |= {name: places[name.removeprefix("bank.")].to(d) for name, d in _BANK.items()}
-    if scorer.whole is not None:
-        tensors |= {f"whole.{name}": value for name, value in vars(scorer.whole).items()}
-    if scorer.beyond is not None:
-        tensors |= {f"beyond.{name}": value for name, value in vars(scorer.beyond).items()}
-    if scorer.company is not None:
-        tensors |= {f"company.{name}": value for name, value in vars(scorer.company).items()}
+    optional = {
+        "groups": scorer.groups,
+        "whole": scorer.whole,
+        "beyond": scorer.beyond,
+        "company": scorer.company,
+    }
+    for prefix, part in optional.items():
+        if part is not None:
+            tensors |= {f"{prefix}.{name}": value for name, value in vars(part).items()}
     header: dict[str, Any] = {
         "classes": recognizer.classes.to_dict(),
         "others": list(recognizer.others),
@@ -128,9 +133,10 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
     recognizer._begin(encoder, classes, config, template, text, others[:n_others])
     classifier = None
     if report is not None:
-        classifier = _classifier(tensors, "classifier", encoder.device)
+        classifier = Classifier(**_group(tensors, "classifier", encoder.device))
         places = {name: place.long() for name, place in _group(tensors, "bank").items()}
         recognizer._report, recognizer._retained = report, Retained(**places)
+    groups, whole = (_group(tensors, prefix, encoder.device) for prefix in ("groups", "whole"))
     recognizer._scorer = Scorer(
         text=recognizer.prototypes,
         config=recognizer.config,
@@ -139,7 +145,8 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
         weights=BranchWeights(**_group(tensors, "weights")),
         thresholds=tensors["thresholds"],
         slope=_positive("slope", header["slope"]),
-        whole=_classifier(tensors, "whole", encoder.device) if "whole.weight" in tensors else None,
+        groups=NamedGroups(**groups) if groups else None,
+        whole=Classifier(**whole) if whole else None,
         # Older files do not know where a class's known images end.
         beyond=Beyond(**_group(tensors, "beyond")) if "beyond.level" in tensors else None,
         company=Company(**_group(tensors, "company")) if "company.cost" in tensors else None,
@@ -148,16 +155,14 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
     return recognizer
 
 
-def _group(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _group(
+    tensors: Mapping[str, Tensor], prefix: str, device: torch.device | str = "cpu"
+) -> dict[str, Tensor]:
     return {
-        name.removeprefix(f"{prefix}."): tensor
+        name.removeprefix(f"{prefix}."): tensor.to(device)
         for name, tensor in tensors.items()
         if name.startswith(f"{prefix}.")
     }
-
-
-def _classifier(tensors: Mapping[str, Tensor], prefix: str, device: torch.device) -> Classifier:
-    return Classifier(**{k: v.to(device) for k, v in _group(tensors, prefix).items()})
 
 
 def _without_given_up(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -189,6 +194,10 @@ def _check_tensors(
         n_members = tensors["bank.label"].numel()
         expected |= {"classifier.weight": (d, c), "classifier.bias": (c,)}
         expected |= dict.fromkeys(_BANK, (n_members,))
+        if any(name.startswith("groups.") for name in tensors):
+            n_groups = tensors["groups.bias"].numel()
+            expected |= {"groups.weight": (d, n_groups), "groups.bias": (n_groups,)}
+            expected |= {"groups.parts": (n_groups, c)}
         if any(name.startswith("whole.") for name in tensors):
             expected |= {"whole.weight": (d, c), "whole.bias": (c,)}
         if c > 1 and any(name.startswith("beyond.") for name in tensors):
@@ -208,5 +217,14 @@ def _check_tensors(
             dtype.is_floating_point and tensor.abs().gt(_LARGEST).any()
         ):
             raise InputError(f"{name} holds numbers that are not finite, or above {_LARGEST:g}")
+    if "groups.parts" in expected:
+        _check_parts(tensors["groups.parts"])
     if "beyond.width" in expected and not tensors["beyond.width"].gt(0).all():
         raise InputError("beyond.width holds numbers that are not positive")
+
+
+def _check_parts(parts: Tensor) -> None:
+    if len(parts) < 2:
+        raise InputError(f"groups of patches are two or more, not {len(parts)}")
+    if parts.lt(0).any() or parts.sum(0).gt(1 + _ROUNDED).any():
+        raise InputError("groups.parts holds parts below 0, or more than the whole of a class")

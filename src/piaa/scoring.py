@@ -11,6 +11,7 @@ from torch import Tensor
 from piaa import paa
 from piaa.auto.beyond import Beyond
 from piaa.auto.company import Company
+from piaa.auto.named_groups import NamedGroups
 from piaa.auto.weighting import BranchWeights, even_weights
 from piaa.config import Config
 from piaa.encoders.base import ImageFeatures
@@ -38,6 +39,7 @@ class Scorer:
             All that follows is of both, but for thresholds.
         config: decides between the auto form (weighted log-odds) and the published form (`paa.aggregate`).
         classifier: the learnt branch; None before any fit.
+        groups: of patches, which speak in its place as far as they have classes' names; None without such.
         whole: the learnt classifier of the global vector; None where it has no weight.
         scales, weights: of the branches, in the auto form.
         company: what found classes say against the others; None before any fit and in the published form.
@@ -54,6 +56,7 @@ class Scorer:
     weights: BranchWeights
     thresholds: Tensor
     slope: float
+    groups: NamedGroups | None = None
     whole: Classifier | None = None
     company: Company | None = None
     beyond: Beyond | None = None
@@ -119,7 +122,7 @@ class Scorer:
         """T, G, g and h, each (B, C), or None where its weight is 0 for every class."""
         used, learned = self.weights, None
         if self.classifier is not None and used.learned.any():
-            learned = learned_branch(patches, self.classifier, self.scales.learned)
+            learned = learned_branch(patches, self.classifier, self.scales.learned, self.groups)
         return [
             text_branch(patches, self.text, self.scales.text) if used.text.any() else None,
             learned,
@@ -135,18 +138,16 @@ class Scorer:
         """
         if kind not in get_args(HeatmapKind):
             raise UnknownNameError("kind of heatmap", kind, get_args(HeatmapKind))
-        patches = patches.to(self.text.device)
-        by_text = self._patch_log_odds(patches, self.text.T, None, self.scales.text)[:, column]
+        # Every patch as an image of its own: the maximum over patches is then that patch.
+        patches = patches.to(self.text.device)[:, None]
+        by_text = text_branch(patches, self.text, self.scales.text)[:, column]
         if self.classifier is None:
             if kind in ("learned", "difference"):
                 raise InputError(f"A heatmap of kind {kind!r} needs a fit; before it, use 'text'.")
             return torch.sigmoid(by_text)
         divisor = self.config.score_divisor
         scale = self.scales.learned if divisor is None else 1 / divisor
-        classifier = self.classifier
-        learned = self._patch_log_odds(patches, classifier.weight, classifier.bias, scale)[
-            :, column
-        ]
+        learned = learned_branch(patches, self.classifier, scale, self.groups)[:, column]
         if kind == "text":
             return torch.sigmoid(by_text)
         if kind == "learned" or (kind == "fused" and self.published_form):
@@ -158,22 +159,18 @@ class Scorer:
         ).clamp_min(1e-6)
         return torch.sigmoid(share * learned + (1 - share) * by_text)
 
-    @staticmethod
-    def _patch_log_odds(
-        patches: Tensor, weight: Tensor, bias: Tensor | None, scale: float
-    ) -> Tensor:
-        # Every patch as an image of its own: the maximum over patches is then that patch.
-        return _log_odds(patches[:, None], weight, bias, scale)
-
 
 def text_branch(patches: Tensor, text: Tensor, scale: float) -> Tensor:
     """T: log-odds (B, C) of the text prototypes in each image's best patch."""
     return _log_odds(patches, text.T, None, scale)
 
 
-def learned_branch(patches: Tensor, classifier: Classifier, scale: float) -> Tensor:
-    """G: log-odds (B, C) of the learnt classifier in each image's best patch."""
-    return _log_odds(patches, classifier.weight, classifier.bias, scale)
+def learned_branch(
+    patches: Tensor, classifier: Classifier, scale: float, groups: NamedGroups | None = None
+) -> Tensor:
+    """G: log-odds (B, C) of the learnt classifier, or of named groups in its place, in the best patch."""
+    plain = _log_odds(patches, classifier.weight, classifier.bias, scale)
+    return plain if groups is None else groups.beside(plain, patches)
 
 
 def cls_branch(cls: Tensor, text: Tensor, scale: float) -> Tensor:

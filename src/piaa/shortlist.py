@@ -7,7 +7,8 @@ and the classes that the global vector is nearest to, are looked at one by one.
 
 What is exact and what is not, for the classes on an image's shortlist:
 
-- The branches of the global vector (g and h) are computed for every class, as always: exact.
+- The branches of the global vector (g and h) are computed for every class, as always: exact. So is what
+  groups of patches say (`piaa.auto.named_groups`): they are of few classes only.
 - The products of patches and classes (T and G) are those of the full computation.
 - Their softmax is over *all* classes. Clusters that are listed in full enter its denominator class
   by class; any other as if its members' scores were normally distributed around its mean:
@@ -158,7 +159,10 @@ class Shortlist:
         self._learns = scorer.classifier is not None and bool(weights.learned.any())
         if scorer.classifier is not None and self._learns:
             head, scale = scorer.classifier, scorer.scales.learned
-            self._add(head.weight.T.contiguous() * scale, head.bias * scale, weights.learned)
+            weight = weights.learned.to(device)
+            if scorer.groups is not None:
+                weight = weight * (1 - scorer.groups.parts.sum(0))
+            self._add(head.weight.T.contiguous() * scale, head.bias * scale, weight)
 
     def _add(self, vectors: Tensor, offset: Tensor, weight: Tensor) -> None:
         weight = weight.to(vectors.device)
@@ -180,6 +184,8 @@ class Shortlist:
             )
         if scorer.whole is not None:
             by_learned += weights.whole.to(device) * scorer.whole.scores(features.cls)
+        if scorer.groups is not None:
+            by_learned += weights.learned.to(device) * scorer.groups.scores(features.patches)
         listed = torch.zeros(n_images, n_classes, dtype=torch.bool, device=device)
         sums = [by_text] * bool(weights.text.any()) + [by_learned] * self._learns
         for image, patches in enumerate(features.patches):

@@ -187,6 +187,21 @@ def test_the_whole_image_classifier_was_taught_little_of_a_class_that_is_hardly_
         assert torch.allclose(with_whole(less, others, others).whole, kept * full, atol=1e-6)
 
 
+def test_the_whole_image_classifier_is_not_asked_for_a_class_that_may_be_one_of_several_groups() -> (
+    None
+):
+    text, crossfit, cls = (scores(400, 8, seed=seed) for seed in (56, 57, 58))
+    weights = replace(weigh(text, crossfit, cls), evidence=torch.ones(8))
+    others = weights.by_patches(text, crossfit)
+    full = with_whole(weights, others, others)
+    doubt = torch.tensor([0.0, 0.05, 0.1, 0.2, 0.5, 0.0, 0.0, 0.0])
+    less = with_whole(weights, others, others, doubt)
+    kept = torch.tensor([1.0, 0.75, 0.5, 0.0, 0.0, 1.0, 1.0, 1.0])
+    assert torch.allclose(less.whole, kept * full.whole, atol=1e-6)
+    total = less.text + less.learned + less.cls + less.whole
+    torch.testing.assert_close(total, torch.ones(8))
+
+
 def test_a_weak_text_leaves_what_is_split_to_what_was_learnt() -> None:
     """X splits half as clearly as would be asked of it beside a text that splits as well."""
     crossfit = scores(400, 8, seed=26, split=7.0)

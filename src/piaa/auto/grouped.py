@@ -1,4 +1,4 @@
-"""A classifier learnt from groups of patches that have the names of classes, where there are such groups."""
+"""Groups of patches that have the names of classes, where there are such groups, and what they say."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from torch import Tensor
 
 from piaa.auto.branch_statistics import ramp
 from piaa.auto.groups import Groups, find_groups, stability
-from piaa.auto.learned import Learned, matched_scale
+from piaa.auto.learned import matched_scale
+from piaa.auto.named_groups import NamedGroups
 from piaa.auto.naming import name_groups
 from piaa.config import Config
-from piaa.pvcl import Classifier, gda
+from piaa.pvcl import gda
 from piaa.remembered import Remembered
 
 # Adjusted Rand index of two halves' groups, from which and to which groups count. Features of
@@ -29,16 +30,16 @@ class Grouped:
     """What groups say of the C classes.
 
     Attributes:
-        learned: the classifier of all images' groups.
+        groups: those of all images, for `share` of each class.
         crossfit: (n, C) float32, each image by the groups of the other half, of mean 0 in each half.
         share: (C,) float32 in [0, 1], how far there are groups, and one of them has the class's name.
-        sure: (C,) float32 in [0, 1], the same for a single group, at most `share`.
+        doubt: (C,) float32 in [0, 1], how much of that is for others than the likeliest of them.
     """
 
-    learned: Learned
+    groups: NamedGroups
     crossfit: Tensor
     share: Tensor
-    sure: Tensor
+    doubt: Tensor
 
 
 def learn_groups(seen: Remembered, text: Tensor, config: Config) -> Grouped | None:
@@ -58,24 +59,27 @@ def learn_groups(seen: Remembered, text: Tensor, config: Config) -> Grouped | No
         return None
     crossfit = torch.empty(len(seen.cls), len(text))
     for half, some, groups in zip(halves, rows, found, strict=True):
-        learned, _ = _learn(seen, half, some, groups, text, config)
-        scores = seen.scores(learned, len(text), ~half)
+        named, _ = _name(seen, half, some, groups, text, config)
+        scores = seen.scores(named.scores, len(text), ~half)
         crossfit[~half] = scores - scores.mean(0)
     every = seen.rows(most)
-    learned, named = _learn(seen, None, every, find_groups(every, len(text)), text, config)
-    share, sure = (there * part.cpu().clamp(0, 1) for part in (named.sum(0), named.amax(0)))
-    return Grouped(learned, crossfit, share, sure)
+    of_all = find_groups(every, len(text))
+    if len(of_all.means) < 2:
+        return None
+    named, likely = _name(seen, None, every, of_all, text, config)
+    share, sure = (there * part.cpu().clamp(0, 1) for part in (likely.sum(0), likely.amax(0)))
+    return Grouped(named.counting(share), crossfit, share, share - sure)
 
 
-def _learn(
+def _name(
     seen: Remembered,
     chosen: Tensor | None,
     rows: Tensor,
     groups: Groups,
     text: Tensor,
     config: Config,
-) -> tuple[Learned, Tensor]:
-    """The classifier of classes by the groups of some images' rows (N, D), and their names (G, C)."""
+) -> tuple[NamedGroups, Tensor]:
+    """Groups of some images' rows (N, D), and how likely each has each class's name, (G, C)."""
     of_groups = gda.fit(
         rows,
         groups.label,
@@ -91,8 +95,6 @@ def _learn(
         return F.one_hot(of_groups.scores(patches).argmax(-1), count).any(1).float()
 
     share = seen.scores(held, count, chosen).mean(0).to(rows.device)
-    named, parts = name_groups(groups.means - rows.mean(0), share, text)
-    classifier = Classifier(of_groups.weight @ parts, of_groups.bias @ parts)
-    # Of the groups: where there are few, most names point to the same one, and no scale tells those apart.
+    likely, parts = name_groups(groups.means - rows.mean(0), share, text)
     scale = matched_scale(of_groups.scores(rows), config.matched_entropy)
-    return Learned(classifier, scale), named
+    return NamedGroups(scale * of_groups.weight, scale * of_groups.bias, parts), likely

@@ -35,11 +35,8 @@ def matched_scale(logits: Tensor, entropy: float) -> float:
     return 1 / spread if spread > 1e-6 else 1.0  # of a single image there is none
 
 
-def mixed(one: Learned, two: Learned, share: float | Tensor) -> Classifier:
-    """Both at their own scale, so that neither outvotes the other by its length.
-
-    share: of `two`, in [0, 1], for all classes or for each (C,).
-    """
+def mixed(one: Learned, two: Learned, share: float) -> Classifier:
+    """Both at their own scale, so that neither outvotes the other by its length; share in [0, 1] of `two`."""
     first, second = (1 - share) * one.scale, share * two.scale
     return Classifier(
         first * one.classifier.weight + second * two.classifier.weight,
