@@ -208,10 +208,14 @@ def print_names(classes: list[int], texts: list[float], n_worlds: int) -> None:
 
 def curve_row(name: str, rows: list[Sequence[float]]) -> str:
     means = " ".join(f"{fmean(column):6.1f}" for column in zip(*rows, strict=True))
-    falls = ([max(row[:i]) - row[i] for i in range(1, len(row))] for row in rows)
-    dips = count_falls([max(fall) for fall in falls])
+    dips = count_falls([deepest_fall(row) for row in rows])
     below = count_falls([row[0] - min(row[1:]) for row in rows])
     return f"{name} {len(rows):6} {means}   {dips}          {below}"
+
+
+def deepest_fall(curve: Sequence[float]) -> float:
+    """By how much any point is below the highest before it; negative where all rise."""
+    return max(max(curve[:i]) - curve[i] for i in range(1, len(curve)))
 
 
 def count_falls(falls: list[float]) -> str:

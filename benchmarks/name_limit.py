@@ -1,0 +1,145 @@
+"""How well can classes be told whose names are known by a weak text alone? A rule that knows all else.
+
+    python benchmarks/name_limit.py [--seeds N] [--first SEED] [--classes 5 20] [--text 0.45 0.3]
+        [--sizes 20 100 1000]
+
+It is told what no recognizer is: which patches are of one class, how the worlds of tests/worlds.py are made,
+and what every test image holds. Only names it has to find out by the texts: from the patches of so many
+images it has the mean of each class, goes through all orders of names by how likely they are, and ranks the
+test images of a name by how likely they hold its class. On average over such worlds no rule does better.
+
+A row is of one kind: mAP from so many images and from endlessly many ("all"), means of the worlds; then how
+many worlds are at any of these more than 0.5 below where they were with fewer images, and by how much the
+worst is. What this rule does not reach nobody can ask of a recognizer, nor that it dips less. At most 20
+classes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from functools import cache
+from statistics import fmean
+
+import numpy as np
+import torch
+
+from synthetic import TEST, count_falls, deepest_fall, kinds, percent
+from worlds import class_places, varied_world
+
+from machine import describe
+
+MOST_CLASSES = 20  # beyond, the sets of classes are too many to go through
+DIM, N_PATCHES, PATCH_NOISE = 64, 36, 0.55  # of the worlds, as tests/worlds.py draws them
+
+
+@cache
+def steps(n_classes: int) -> list[list[tuple[np.ndarray, np.ndarray]]]:
+    """By size of a set of classes and class to add: the sets of that size without it, and those with it."""
+    sets = np.arange(1 << n_classes, dtype=np.int32)
+    sizes = sum((sets >> place) & 1 for place in range(n_classes))
+    found = []
+    for size in range(n_classes):
+        some = sets[sizes == size]
+        without = [some[(some >> place) & 1 == 0] for place in range(n_classes)]
+        found.append([(part, part | 1 << place) for place, part in enumerate(without)])
+    return found
+
+
+def name_odds(nats: np.ndarray) -> np.ndarray:
+    """How likely each name (rows) is each class's (columns) among all orders, whose nats are sums of pairs'.
+
+    Names take classes one after the other, and only the set of those taken so far counts for the rest: sums
+    over all n! orders come from the 2^n sets.
+
+    Args:
+        nats: (n, n).
+    """
+    weights = np.exp(nats - nats.max(axis=1, keepdims=True))
+    n = len(weights)
+    before, after = np.zeros(1 << n), np.zeros(1 << n)
+    before[0] = after[-1] = 1
+    for name, places in enumerate(steps(n)):
+        for place, (without, with_it) in enumerate(places):
+            before[with_it] += before[without] * weights[name, place]
+    odds = np.empty((n, n))
+    for name, places in reversed(list(enumerate(steps(n)))):
+        for place, (without, with_it) in enumerate(places):
+            taken = weights[name, place] * after[with_it]
+            odds[name, place] = before[without] @ taken
+            after[without] += taken
+    return odds / before[-1]
+
+
+def nats_of(
+    prototypes: np.ndarray, centers: np.ndarray, counts: np.ndarray, *, text: float
+) -> np.ndarray:
+    """Log-likelihood (names, classes) of each class's mean (C, D) of so many patches (C,) being each name's.
+
+    Less what is the same for all names. As tests/worlds.py draws them; a class without a patch tells nothing.
+    """
+    with np.errstate(divide="ignore"):
+        variance = 0.45**2 + 0.75**2 - text**2 + PATCH_NOISE**2 / counts
+    return DIM * text / variance * (prototypes @ centers.T)
+
+
+def seen_centers(
+    centers: np.ndarray, labels: np.ndarray, sizes: Sequence[int], rng: np.random.RandomState
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Means (C, D) and counts (C,) of each class's patches in the first so many images, by labels (n, C)."""
+    n_classes, dim = centers.shape
+    sums, counts, found = np.zeros((n_classes, dim)), np.zeros(n_classes), []
+    for image, row in enumerate(labels[: max(sizes)], start=1):
+        patches = row * (N_PATCHES / 2 / row.sum())  # half of them are background
+        noise = rng.standard_normal((n_classes, dim)) * np.sqrt(patches / dim)[:, None]
+        sums += patches[:, None] * centers + PATCH_NOISE * noise
+        counts += patches
+        if image in sizes:
+            found.append((sums / np.maximum(counts, 1e-9)[:, None], counts.copy()))
+    return found
+
+
+def limit(
+    seed: int, n_classes: int, text: float, labels: tuple[int, int], sizes: Sequence[int]
+) -> list[float]:
+    """mAP in per cent from so many images each, ascending, and from endlessly many."""
+    prototypes, _, centers = class_places(np.random.RandomState(seed), n_classes, DIM, text)
+    truth = varied_world(
+        seed, sizes[-1] + TEST, n_classes=n_classes, text=text, labels=labels
+    ).labels
+    seen = seen_centers(centers, truth.numpy(), sizes, np.random.RandomState(seed))
+    seen.append((centers, np.full(n_classes, np.inf)))
+    test = truth[sizes[-1] :]
+    orders = (
+        name_odds(nats_of(prototypes, *means_and_counts, text=text)) for means_and_counts in seen
+    )
+    return [percent(test.double() @ torch.from_numpy(odds.T), test) for odds in orders]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--classes", type=int, nargs="+", default=[5, 20])
+    parser.add_argument("--text", type=float, nargs="+", default=[0.45, 0.3])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[20, 100, 1000])
+    options = parser.parse_args()
+    if max(options.classes) > MOST_CLASSES:
+        parser.error(f"--classes: {MOST_CLASSES} at most, not {max(options.classes)}")
+    sizes = sorted(options.sizes)
+    print(describe())
+    head = "".join(f"{size:>7}" for size in (*sizes, "all"))
+    print(f"\nclasses  text labels worlds{head}   dips, worst")
+    for n_classes, text, labels in kinds(options.classes, options.text):
+        seeds = range(options.first, options.first + options.seeds)
+        rows = [limit(seed, n_classes, text, labels, sizes) for seed in seeds]
+        means = "".join(f"{fmean(column):7.1f}" for column in zip(*rows, strict=True))
+        print(
+            f"{n_classes:7} {text:5} {f'{labels[0]}-{labels[1]}':>6} {len(rows):6}{means}   "
+            f"{count_falls([deepest_fall(row) for row in rows])}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
