@@ -145,8 +145,8 @@ class Finisher:
         cls = cls_branch(self.seen.cls, self.text, scales.cls).cpu()
         weights = even_weights(len(self.text))
         if found.crossfit is not None:
-            share = None if found.grouped is None else found.grouped.share
-            weights = weigh(text, found.crossfit, cls, share)
+            sure = None if found.grouped is None else found.grouped.sure
+            weights = weigh(text, found.crossfit, cls, sure)
             weights = _without(weights, found.report.text_fallback.cpu())
         scorer = Scorer(
             text=self.text,
@@ -188,7 +188,8 @@ class Finisher:
         held = None
         if found.crossfit is not None:
             by_patches = scorer.weights.by_patches(text, found.crossfit)
-            doubt = None if found.grouped is None else found.grouped.doubt
+            grouped = found.grouped
+            doubt = None if grouped is None else grouped.share - grouped.sure
             scorer = self._learn_whole(scorer, by_patches, scorer.weights.cls * cls, doubt)
             held = held_at_all(scorer.weights)
         by_whole = None if scorer.whole is None else scorer.whole.scores(self.seen.cls).cpu()

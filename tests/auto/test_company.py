@@ -112,7 +112,7 @@ def test_shares_are_of_what_is_left() -> None:
     tagged = (fitted.scorer.scores(features(world, slice(FIT))) >= 0.5).float().mean(0)
     assert torch.allclose(tagged, fitted.prevalence, atol=0.005)
     unexplained = (plain(fitted.scorer).scores(features(world, slice(FIT))) >= 0.5).float().mean(0)
-    assert (unexplained - fitted.prevalence).abs().max() > 0.02
+    assert (unexplained - fitted.prevalence).abs().max() > 0.015
 
 
 def test_presets_have_none() -> None:

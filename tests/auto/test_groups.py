@@ -112,9 +112,8 @@ class TestLearning:
         order = image_ids(world.cls[:FIT]).argsort()
         seen = World(world.patches, world.cls, world.text, world.labels[order])
         assert mean_ap(seen, slice(None), found.crossfit) > 97
-        assert found.share.shape == found.doubt.shape == (5,)
-        assert (found.doubt <= found.share).all()
-        assert found.doubt.min() >= 0
+        assert found.share.shape == found.sure.shape == (5,)
+        assert (found.sure <= found.share + 1e-6).all()
         assert found.share.max() <= 1
         torch.testing.assert_close(found.groups.parts.sum(0), found.share)
 
@@ -155,18 +154,18 @@ class TestLearning:
 
 
 def test_weights_of_classes_with_a_group() -> None:
-    """A class goes to G as far as it has groups and its text tells it less; the rest stays."""
+    """A class goes to G as far as its group is sure and its text tells it less; the rest stays."""
     random = torch.Generator().manual_seed(0)
     holds = (torch.rand(400, 3, generator=random) < 0.3).float()
     noise = torch.randn(400, 3, generator=random)
     clear, blurred = 6 * holds + noise, 1.5 * holds + noise
-    grouped = torch.tensor([1.0, 0.4, 0.0])
-    without, after = (weigh(blurred, clear, noise, some) for some in (None, grouped))
+    sure = torch.tensor([1.0, 0.4, 0.0])
+    without, after = (weigh(blurred, clear, noise, some) for some in (None, sure))
     assert after.learned[0] == pytest.approx(1, abs=1e-6)
     kept = without.text + without.cls
-    torch.testing.assert_close(after.text + after.cls, (1 - grouped) * kept, atol=0.05, rtol=0)
-    assert (after.evidence >= grouped).all()
-    torch.testing.assert_close(after.presence, torch.maximum(without.presence, grouped))
+    torch.testing.assert_close(after.text + after.cls, (1 - sure) * kept, atol=0.05, rtol=0)
+    assert (after.evidence >= sure).all()
+    torch.testing.assert_close(after.presence, torch.maximum(without.presence, sure))
     total = after.text + after.learned + after.cls + after.whole
     torch.testing.assert_close(total, torch.ones(3))
     good = weigh(clear, clear, noise, torch.ones(3))

@@ -33,13 +33,13 @@ class Grouped:
         groups: those of all images, for `share` of each class.
         crossfit: (n, C) float32, each image by the groups of the other half, of mean 0 in each half.
         share: (C,) float32 in [0, 1], how far there are groups, and one of them has the class's name.
-        doubt: (C,) float32 in [0, 1], how much of that is for others than the likeliest of them.
+        sure: (C,) float32 in [0, 1], the same for the likeliest of them alone, at most `share`.
     """
 
     groups: NamedGroups
     crossfit: Tensor
     share: Tensor
-    doubt: Tensor
+    sure: Tensor
 
 
 def learn_groups(seen: Remembered, text: Tensor, config: Config) -> Grouped | None:
@@ -68,7 +68,7 @@ def learn_groups(seen: Remembered, text: Tensor, config: Config) -> Grouped | No
         return None
     named, likely = _name(seen, None, every, of_all, text, config)
     share, sure = (there * part.cpu().clamp(0, 1) for part in (likely.sum(0), likely.amax(0)))
-    return Grouped(named.counting(share), crossfit, share, share - sure)
+    return Grouped(named.counting(share), crossfit, share, sure)
 
 
 def _name(

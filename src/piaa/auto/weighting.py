@@ -56,10 +56,8 @@ OUTDONE_BY_GROUPS = (1.0, 2.0)  # the same of a class, for G of named groups of 
 LOUD = (1.8, 2.4)  # spread of X, in that of T: beside a text that is not weak, less of it counts
 FOR_OWN_CUT = (0.0, 0.1)  # evidence that a threshold needs to lie below that of all classes
 HALF_AGREEMENT = 0.35  # correlation of h with T and X at which it gets half of its share
-IN_DOUBT = (
-    0.0,
-    0.2,
-)  # where a class may be one of several groups: h learns a threshold, not the odds
+# How far a class may be one of several groups: h is taught a threshold, not odds, and no longer asked.
+IN_DOUBT = (0.0, 0.2)
 FOR_WHOLE = 0.7  # evidence at which h counts in full: it was taught by what X found, among others
 
 
@@ -100,26 +98,24 @@ def even_weights(n_classes: int) -> BranchWeights:
     return BranchWeights(half, none, half, none, none, none)
 
 
-def weigh(
-    text: Tensor, crossfit: Tensor, cls: Tensor, grouped: Tensor | None = None
-) -> BranchWeights:
+def weigh(text: Tensor, crossfit: Tensor, cls: Tensor, sure: Tensor | None = None) -> BranchWeights:
     """Weights of T, G and g from the branch scores (n, C) float32 of n unlabelled images: T, X and g.
 
-    grouped (C,) in [0, 1]: how far a class was learnt from groups of patches that may have its name
-    (`piaa.auto.grouped`). It is left to G as far as X splits images better than T: a text that is good by
-    itself is heard on.
+    sure (C,) in [0, 1]: how far a class was learnt from a single group of patches with its name
+    (`piaa.auto.grouped`). Several do not count as one: a class that is not there may be any of them. It is
+    left to G as far as X splits images better than T: a text that is good by itself is heard on.
     """
     n, n_classes = text.shape
     if n < 4 or n_classes < 2:
         return even_weights(n_classes)
-    grouped = torch.zeros(n_classes) if grouped is None else grouped
+    sure = torch.zeros(n_classes) if sure is None else sure
     gains = {name: gain(scores) for name, scores in (("T", text), ("X", crossfit), ("g", cls))}
     known = _known(gains["T"], gains["g"], agreement(text, cls).mean(), n)
     share_of_cls = known * (GLOBAL_SHARE + (0.5 - GLOBAL_SHARE) * few(n))
     outdone = {name: ramp(mean_ratio(gains["X"], gains[name], n), OUTDONE) for name in ("T", "g")}
     presence = presence_of(text, crossfit, cls)
     loud = (1 - outdone["T"]) * _loud(text, crossfit)
-    evidence = torch.maximum(found(crossfit) * presence.believed * (1 - loud), grouped)
+    evidence = torch.maximum(found(crossfit) * presence.believed * (1 - loud), sure)
     better = ratio(gains["X"], gains["T"], n)
     counts = evidence * ramp(better, BEHIND)
 
@@ -127,12 +123,12 @@ def weigh(
     clear = torch.lerp(ramp(split, CLEAR), ramp(split, CLEAR_BESIDE), outdone["T"])
     learned = LEARNED_SHARE * counts
     weights = {"T": 1 - share_of_cls - learned, "g": torch.full((n_classes,), share_of_cls)}
-    to_group = grouped * ramp(better, OUTDONE_BY_GROUPS)
+    to_group = sure * ramp(better, OUTDONE_BY_GROUPS)
     for name, weight in weights.items():
         given = weight * (1 - (1 - outdone[name] * clear * counts) * (1 - to_group))
         weights[name] = weight - given
         learned = learned + given
-    nothing, seen = torch.zeros(n_classes), torch.maximum(presence.seen, grouped)
+    nothing, seen = torch.zeros(n_classes), torch.maximum(presence.seen, sure)
     return BranchWeights(weights["T"], learned, weights["g"], nothing, evidence, seen)
 
 
