@@ -18,14 +18,14 @@ import torch
 from torch import Tensor
 
 import piaa
-from piaa.classes import encode_classes
+from piaa.classes.class_list import encode_classes
 from piaa.config import Config
 from piaa.datasets import Dataset, open_dataset
 from piaa.encoders.base import ImageFeatures
 from piaa.evaluation.bootstrap import paired_interval
 from piaa.evaluation.encoded import Encoded, FeatureSets
 from piaa.evaluation.metrics import mean_average_precision
-from piaa.fitting import Gathered
+from piaa.fitting.gathered import Gathered
 from piaa.scoring import Scorer, cls_branch, learned_branch, text_branch
 
 from machine import describe

@@ -26,7 +26,7 @@ from piaa.datasets import Dataset, open_dataset
 from piaa.datasets.names import VOC
 from piaa.evaluation.encoded import FeatureSets
 from piaa.evaluation.metrics import average_precisions
-from piaa.fit_report import EvidenceWarning
+from piaa.fitting.fit_report import EvidenceWarning
 
 from machine import describe
 

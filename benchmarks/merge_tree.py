@@ -28,7 +28,7 @@ CLASSES, DIM, PATCHES, IMAGES, BANK = 20, 128, 49, 16, 256
 def make_shards(folder: Path, count: int) -> None:
     from piaa import Config
     from piaa.encoders.base import ImageFeatures
-    from piaa.fitting import Gathered
+    from piaa.fitting.gathered import Gathered
     from piaa.scale.fit_state import save_gathered
 
     random = torch.Generator().manual_seed(0)

@@ -24,7 +24,7 @@ from torch import Tensor
 import piaa
 from ablation import AUTO, ablate, encode, fit
 from piaa.baselines import list_methods, make_method
-from piaa.classes import encode_classes
+from piaa.classes.class_list import encode_classes
 from piaa.config import Config
 from piaa.datasets import Dataset, open_dataset
 from piaa.errors import InputError

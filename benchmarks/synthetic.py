@@ -35,13 +35,13 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from piaa import paa, pvcl
-from piaa.classes import ClassList
+from piaa.classes.class_list import ClassList
 from piaa.config import Config
 from piaa.encoders.base import ImageFeatures
 from piaa.evaluation.metrics import mean_average_precision
-from piaa.finishing import Fitted
-from piaa.fit_report import FitReport
-from piaa.fitting import Gathered
+from piaa.fitting.finishing import Fitted
+from piaa.fitting.fit_report import FitReport
+from piaa.fitting.gathered import Gathered
 from piaa.scoring import Scorer, cls_branch, text_branch
 
 from machine import describe

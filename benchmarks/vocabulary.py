@@ -24,12 +24,12 @@ import torch
 
 import piaa
 from absent import annotated
+from piaa.classes.others import Others
 from piaa.datasets import open_dataset
 from piaa.encoders.base import ImageFeatures
 from piaa.evaluation.encoded import FeatureSets
 from piaa.evaluation.metrics import mean_average_precision
-from piaa.fit_report import EvidenceWarning
-from piaa.others import Others
+from piaa.fitting.fit_report import EvidenceWarning
 from piaa.thresholds import best_thresholds
 
 from machine import describe

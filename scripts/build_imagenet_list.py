@@ -16,8 +16,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from piaa.classes.near_names import plurals
 from piaa.encoders.lite.lexicon import Lexicon, load_lexicon
-from piaa.near_names import plurals
 
 OUTPUT = Path(__file__).parents[1] / "src/piaa/data/classes/imagenet.txt"
 HEADER = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from piaa import Recognizer
-from piaa.batches import Images
+from piaa.features.batches import Images
 
 
 def assert_same(one: Recognizer, other: Recognizer) -> None:

@@ -21,7 +21,7 @@ from piaa.errors import ArtifactError, InputError, PiaaError
 from piaa.images import Tiles
 from worlds import patch_world
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fitting.fit_report.EvidenceWarning")
 
 CLASSES = ["red: scarlet, crimson", "green", "blue"]
 

@@ -14,7 +14,7 @@ from piaa.images import Tiles
 from piaa.images.placement import Fit, Size
 from worlds import World, patch_world
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fitting.fit_report.EvidenceWarning")
 
 
 @pytest.fixture(scope="module")

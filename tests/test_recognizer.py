@@ -22,12 +22,13 @@ from fake_encoder import (
     recognizer_of,
     squares,
 )
-from piaa import Config, Recognizer, paa, pvcl, sample
+from piaa import Config, Recognizer, paa, pvcl
 from piaa.encoders.base import Encoder
 from piaa.errors import InputError, UnknownNameError
+from piaa.features import sample
 from worlds import patch_world
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fitting.fit_report.EvidenceWarning")
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,13 @@ from fake_encoder import (
     pictures,
     recognizer_of,
 )
-from piaa import Recognizer, sample
+from piaa import Recognizer
 from piaa.errors import InputError
+from piaa.features import sample
 from piaa.images import Tiles
 from worlds import patch_world
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fitting.fit_report.EvidenceWarning")
 
 
 class TestWithClasses:

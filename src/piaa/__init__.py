@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from piaa import paa, pvcl
-    from piaa.classes import ClassList
+    from piaa.classes.class_list import ClassList
     from piaa.client import Client
     from piaa.config import Config
     from piaa.encoders.base import Encoder, EncoderSpec, ImageFeatures
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from piaa.encoders.loading import load_encoder
     from piaa.encoders.registry import list_encoders
     from piaa.errors import PiaaError
-    from piaa.fit_report import FitReport
+    from piaa.fitting.fit_report import FitReport
     from piaa.images.tiles import Tiles
     from piaa.prediction import Prediction
     from piaa.recognizer import Recognizer
@@ -25,12 +25,12 @@ __version__ = "0.1.0"
 
 # Public name -> module. Looked up on first use (PEP 562), so that `import piaa` costs nothing.
 _HOMES = {
-    "ClassList": "piaa.classes",
+    "ClassList": "piaa.classes.class_list",
     "Client": "piaa.client",
     "Config": "piaa.config",
     "Encoder": "piaa.encoders.base",
     "EncoderSpec": "piaa.encoders.base",
-    "FitReport": "piaa.fit_report",
+    "FitReport": "piaa.fitting.fit_report",
     "ImageFeatures": "piaa.encoders.base",
     "PiaaError": "piaa.errors",
     "Prediction": "piaa.prediction",

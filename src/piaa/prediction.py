@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from piaa.classes import ClassList
+from piaa.classes.class_list import ClassList
 from piaa.encoders.base import ImageFeatures
 from piaa.errors import InputError
 from piaa.heatmaps import on_image

@@ -11,22 +11,22 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from piaa.batches import Images, feature_batches, sourced_batches
 from piaa.checks import check_count, check_cut
-from piaa.classes import Classes, ClassList, encode_classes
+from piaa.classes.class_list import Classes, ClassList, encode_classes
+from piaa.classes.labels import label_matrix
+from piaa.classes.others import Others, check_compared, find_others
 from piaa.config import Config
 from piaa.encoders.base import Encoder, ImageFeatures
 from piaa.encoders.tiled import TiledEncoder
 from piaa.errors import InputError
-from piaa.feature_store import FeatureStore
-from piaa.finishing import Fitted, Retained
-from piaa.fit_report import FitReport, warn_of_missing
-from piaa.fitting import Gathered, gather
+from piaa.features.batches import Images, feature_batches, sourced_batches
+from piaa.features.sample import image_ids
+from piaa.features.store import FeatureStore
+from piaa.fitting.finishing import Fitted, Retained
+from piaa.fitting.fit_report import FitReport, warn_of_missing
+from piaa.fitting.gathered import Gathered, gather
 from piaa.images import OnError, Tiles
-from piaa.labels import label_matrix
-from piaa.others import Others, check_compared, find_others
 from piaa.prediction import Prediction, batch_predictions
-from piaa.sample import image_ids
 from piaa.scoring import Scorer
 from piaa.shortlist import Shortlist
 from piaa.thresholds import best_thresholds

@@ -14,13 +14,13 @@ from piaa.auto.beyond import Beyond
 from piaa.auto.company import Company
 from piaa.auto.named_groups import NamedGroups
 from piaa.auto.weighting import BranchWeights
-from piaa.classes import ClassList
+from piaa.classes.class_list import ClassList
 from piaa.config import Config
 from piaa.encoders.base import Encoder
 from piaa.encoders.reloading import reload_encoder
 from piaa.errors import ArtifactError, InputError, PiaaError
-from piaa.finishing import Retained
-from piaa.fit_report import FitReport
+from piaa.fitting.finishing import Retained
+from piaa.fitting.fit_report import FitReport
 from piaa.pvcl import Classifier
 from piaa.scoring import Scales, Scorer
 

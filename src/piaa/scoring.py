@@ -35,8 +35,8 @@ class Scorer:
     """Scores images for C classes.
 
     Attributes:
-        text: (C + R, D) float32 unit text prototypes, of the classes and of R other names (`piaa.others`).
-            All that follows is of both, but for thresholds.
+        text: (C + R, D) float32 unit text prototypes, of the classes and of R other names
+            (`piaa.classes.others`). All that follows is of both, but for thresholds.
         config: decides between the auto form (weighted log-odds) and the published form (`paa.aggregate`).
         classifier: the learnt branch; None before any fit.
         groups: of patches, which speak in its place as far as they have classes' names; None without such.

@@ -9,10 +9,10 @@ import torch
 
 from measured_worlds import FIT, assert_above_text_and_presets, features, fit, mean_ap
 from piaa import paa, pvcl
-from piaa.classes import ClassList
+from piaa.classes.class_list import ClassList
 from piaa.config import Config
-from piaa.finishing import Fitted
-from piaa.fit_report import FitReport
+from piaa.fitting.finishing import Fitted
+from piaa.fitting.fit_report import FitReport
 from piaa.scoring import Scorer, cls_branch, text_branch
 from worlds import World, patch_world, varied_world
 

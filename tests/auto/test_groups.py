@@ -12,11 +12,11 @@ from measured_worlds import FIT, assert_above_text_and_presets, features, fit, m
 from piaa.auto.grouped import Grouped, learn_groups
 from piaa.auto.groups import _join, find_groups, stability
 from piaa.auto.weighting import weigh
-from piaa.classes import ClassList
+from piaa.classes.class_list import ClassList
 from piaa.config import Config
-from piaa.fit_report import FitReport
-from piaa.remembered import Remembered
-from piaa.sample import Sample, image_ids
+from piaa.features.remembered import Remembered
+from piaa.features.sample import Sample, image_ids
+from piaa.fitting.fit_report import FitReport
 from worlds import World, varied_world
 
 metrics = pytest.importorskip("sklearn.metrics")

@@ -17,7 +17,7 @@ from torch.nn.functional import normalize
 from fake_encoder import FeatureEncoder
 from piaa.baselines.compounds import Compounds, all_pairs, likely_groups, mentioned
 from piaa.baselines.sparc import Sparc, fuse
-from piaa.classes import ClassList
+from piaa.classes.class_list import ClassList
 from piaa.encoders.base import ImageFeatures
 from piaa.errors import InputError
 

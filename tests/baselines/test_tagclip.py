@@ -23,7 +23,7 @@ from piaa.baselines.attention import (
 )
 from piaa.baselines.refinement import component_boxes, dual_mask_refine, find_candidates
 from piaa.baselines.tagclip import TagClip, background_words, native_size
-from piaa.classes import ClassList
+from piaa.classes.class_list import ClassList
 from piaa.datasets.names import COCO, VOC
 from piaa.encoders.clip import ClipEncoder
 from piaa.encoders.tiled import TiledEncoder

@@ -12,7 +12,7 @@ from cli_samples import Interrupt, Run
 from fake_encoder import CLASSES, ColorEncoder
 from piaa import Config, Recognizer
 from piaa.artifact import load_artifact
-from piaa.others import NAMES
+from piaa.classes.others import NAMES
 from piaa.scale.job import Job
 
 pytestmark = pytest.mark.usefixtures("colors")

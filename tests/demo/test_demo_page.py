@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from browsing import Browser
-from piaa.classes import ClassList
+from piaa.classes.class_list import ClassList
 from piaa.demo.cards import guesses
 from piaa.demo.page import MOST_TAGS, Card, ShownTag, make_page
 from piaa.prediction import make_prediction

@@ -17,7 +17,7 @@ from piaa.encoders.clip import ClipEncoder
 from piaa.errors import ArtifactError
 from piaa.images import Tiles
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fitting.fit_report.EvidenceWarning")
 
 
 class TestReloading:

@@ -15,7 +15,7 @@ from piaa.evaluation.metrics import mean_average_precision
 from piaa.evaluation.plots import plot_curve
 
 
-@pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
+@pytest.mark.filterwarnings("ignore::piaa.fitting.fit_report.EvidenceWarning")
 def test_a_curve(
     dataset: Dataset, encoder: CountingEncoder, sets: FeatureSets, tmp_path: Path
 ) -> None:

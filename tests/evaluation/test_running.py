@@ -14,7 +14,7 @@ from piaa.evaluation.evaluating import evaluate, find_config, make_methods
 from piaa.evaluation.running import compare, measure
 
 
-@pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
+@pytest.mark.filterwarnings("ignore::piaa.fitting.fit_report.EvidenceWarning")
 def test_a_method_is_fitted_scored_and_compared_with_the_labels(
     dataset: Dataset, encoder: CountingEncoder, sets: FeatureSets
 ) -> None:

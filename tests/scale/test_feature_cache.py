@@ -18,15 +18,15 @@ from fake_encoder import CLASSES, ColorEncoder, squares
 from piaa import ImageFeatures, Recognizer
 from piaa.encoders.tiled import TiledEncoder
 from piaa.errors import ImageError, InputError, PiaaError, UnknownNameError
-from piaa.feature_shards import DamagedShardError, Shard, StoredFeatures
+from piaa.features.shard_writing import ShardWriter, write_shard
+from piaa.features.shards import DamagedShardError, Shard, StoredFeatures
 from piaa.images import StoredImage, open_image
 from piaa.scale import cache as cache_module
 from piaa.scale.cache import CacheWarning, FeatureCache
 from piaa.scale.cache_upkeep import describe_caches, prune_caches, verify_caches
 from piaa.scale.cached_encoder import CachedEncoder
-from piaa.shard_writing import ShardWriter, write_shard
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fitting.fit_report.EvidenceWarning")
 
 
 def cached(

@@ -13,10 +13,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fake_encoder import SMALL_BANKS, features_of
-from piaa import Config, ImageFeatures, sample
+from piaa import Config, ImageFeatures
 from piaa.artifact import Artifact, load_artifact, save_artifact
 from piaa.errors import ArtifactError
-from piaa.fitting import Gathered
+from piaa.features import sample
+from piaa.fitting.gathered import Gathered
 from piaa.scale.fit_state import FORMAT, load_gathered, save_gathered
 from worlds import World, patch_world
 

@@ -25,7 +25,7 @@ from piaa.scale.sources import find_parts
 from piaa.scale.units import Unit, cut
 from piaa.scale.watching import Tally, Watch
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fitting.fit_report.EvidenceWarning")
 N, BATCH = 21, 4
 
 

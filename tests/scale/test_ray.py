@@ -27,7 +27,7 @@ from piaa.cli.choosing import Choice
 from piaa.cli.jobs import EngineName, KeepFeatures, make_engine
 from piaa.encoders.base import Encoder, ImageFeatures
 from piaa.errors import InputError, PiaaError
-from piaa.fitting import Gathered
+from piaa.fitting.gathered import Gathered
 from piaa.scale import ray_engine
 from piaa.scale.fit import FitWork, fit_units, merge_results, unfinished
 from piaa.scale.fit_state import load_gathered, save_gathered
@@ -46,7 +46,9 @@ os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'piaa[ray]')")
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::piaa.fit_report.EvidenceWarning", "ignore:.*:FutureWarning", "ignore::ResourceWarning"
+    "ignore::piaa.fitting.fit_report.EvidenceWarning",
+    "ignore:.*:FutureWarning",
+    "ignore::ResourceWarning",
 )
 
 N, BATCH = 42, 2

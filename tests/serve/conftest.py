@@ -15,7 +15,7 @@ from servers import TOKEN, Served, running
 
 from fake_encoder import CLASSES, SMALL_BANKS, ColorEncoder, pictures
 from piaa import Recognizer
-from piaa.fit_report import EvidenceWarning
+from piaa.fitting.fit_report import EvidenceWarning
 from piaa.serve.limits import MIB, Limits
 
 # Small, so that passing a limit takes the tests no time.

@@ -12,8 +12,8 @@ from target import Target
 from fake_encoder import CLASSES, SMALL_BANKS, ColorEncoder, features_of, pictures
 from piaa import Recognizer
 from piaa.artifact import Artifact, load_artifact, save_artifact
-from piaa.feature_store import FeatureStore
-from piaa.fitting import Gathered
+from piaa.features.store import FeatureStore
+from piaa.fitting.gathered import Gathered
 from piaa.saving import as_artifact
 from piaa.scale.cache import FeatureCache
 from piaa.scale.fit_state import load_gathered, save_gathered

@@ -18,14 +18,14 @@ from piaa import Config
 from piaa.artifact import Artifact, load_artifact, save_artifact
 from piaa.encoders.tensor_files import read_tensors
 from piaa.errors import ArtifactError, CheckpointError, ImageError, InputError, PiaaError
-from piaa.fit_report import FitReport
+from piaa.fitting.fit_report import FitReport
 from piaa.images import StoredImage, cost, open_image
 from piaa.scale.job import _change
 from piaa.scale.sources.base import SourceError
 from piaa.scale.sources.parquet import row_groups
 from piaa.scale.sources.tar import MOST_NAME_BYTES, TarPart
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fitting.fit_report.EvidenceWarning")
 NESTED = b"[" * 100_000
 
 

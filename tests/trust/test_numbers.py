@@ -24,7 +24,7 @@ from piaa.thresholds import estimate_thresholds
 from worlds import patch_world
 
 few = settings(max_examples=12, deadline=None, derandomize=True)
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fitting.fit_report.EvidenceWarning")
 LARGEST = 1e30
 """Of the scores tried. Evidence is log-odds, in the tens; the square of a float32 ends at 3e38."""
 

@@ -14,8 +14,8 @@ from piaa.auto.learned import matched_scale
 from piaa.auto.named_groups import NamedGroups
 from piaa.auto.naming import name_groups
 from piaa.config import Config
+from piaa.features.remembered import Remembered
 from piaa.pvcl import gda
-from piaa.remembered import Remembered
 
 # Adjusted Rand index of two halves' groups, from which and to which groups count. Features of
 # photographs have 0.05 to 0.35, worlds of separate things 0.75 to 1 (docs/method.md).

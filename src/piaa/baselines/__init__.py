@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from piaa.baselines.base import Method
-from piaa.classes import Classes
+from piaa.classes.class_list import Classes
 from piaa.encoders.base import Encoder
 from piaa.errors import UnknownNameError
 

@@ -16,10 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from piaa.batches import Images, feature_batches
-from piaa.classes import Classes, ClassList, encode_classes
+from piaa.classes.class_list import Classes, ClassList, encode_classes
 from piaa.encoders.base import Encoder, ImageFeatures
 from piaa.errors import InputError
+from piaa.features.batches import Images, feature_batches
 from piaa.images import Tiles
 
 Templates: TypeAlias = str | Sequence[str]

@@ -15,8 +15,8 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from piaa.classes import ClassList
-from piaa.near_names import comparable, plurals
+from piaa.classes.class_list import ClassList
+from piaa.classes.near_names import comparable, plurals
 
 # The authors' limits on Pr(j | i) for a pair, and on Pr(k | i, j) for its third class.
 PAIR_PROBABILITY = 0.05

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Self
 from torch import Tensor
 
 from piaa.baselines.base import passes_per_image, score_batches
-from piaa.batches import Images
-from piaa.classes import Classes, ClassList
+from piaa.classes.class_list import Classes, ClassList
 from piaa.config import Config
 from piaa.encoders.base import Encoder
+from piaa.features.batches import Images
 from piaa.recognizer import Recognizer
 
 

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from piaa.baselines.base import Templates, ZeroShot, score_batches
 from piaa.baselines.compounds import Compounds, all_pairs, likely_groups, mentioned
-from piaa.batches import Images
-from piaa.classes import Classes, encode_classes
+from piaa.classes.class_list import Classes, encode_classes
 from piaa.encoders.base import Encoder
 from piaa.errors import InputError
+from piaa.features.batches import Images
 from piaa.thresholds import estimate_thresholds
 
 _SOURCES = ("pseudo-labels", "all-pairs")

@@ -23,13 +23,13 @@ from piaa.baselines.attention import (
 )
 from piaa.baselines.base import Templates, ZeroShot, encode_ensemble
 from piaa.baselines.refinement import Candidates, dual_mask_refine, find_candidates
-from piaa.batches import Images, _several
-from piaa.classes import Classes, ClassList
+from piaa.classes.class_list import Classes, ClassList
+from piaa.classes.near_names import comparable, plurals
 from piaa.encoders.base import Encoder, ImageFeatures
 from piaa.encoders.clip import ClipEncoder
 from piaa.errors import InputError
+from piaa.features.batches import Images, _several
 from piaa.images import ImageSource, open_image, preprocess
-from piaa.near_names import comparable, plurals
 
 # The words that the published code adds for VOC. For COCO it leaves out two that are in names of
 # classes, which `background_words` does for any classes.

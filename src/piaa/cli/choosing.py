@@ -11,10 +11,10 @@ from piaa.cli.recognizer_options import DEFAULT_ENCODER
 from piaa.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from piaa.classes import ClassList
+    from piaa.classes.class_list import ClassList
+    from piaa.classes.others import Others
     from piaa.config import Config
     from piaa.encoders.base import Encoder
-    from piaa.others import Others
     from piaa.recognizer import Recognizer
 
 _OF_A_NEW_ONE = ("classes", "encoder", "frontend", "tiles", "precision", "others")
@@ -169,7 +169,7 @@ def _chosen_classes(
     tiles: int | None,
     precision: str | None,
 ) -> Choice:
-    from piaa.classes import ClassList
+    from piaa.classes.class_list import ClassList
     from piaa.encoders.frontends import find_frontend
     from piaa.encoders.lite.sources import LITE_ENCODERS
     from piaa.encoders.precision import PRECISIONS
@@ -186,7 +186,7 @@ def _chosen_classes(
 
 
 def _chosen_others(others: str | None) -> Others:
-    from piaa.classes import ClassList
+    from piaa.classes.class_list import ClassList
 
     match others:
         case None | "auto":

@@ -73,7 +73,7 @@ def demo(
     afterwards nothing needs a network.
     """
     import piaa
-    from piaa.classes import ClassList
+    from piaa.classes.class_list import ClassList
 
     named = ClassList.of(classes or ("everyday" if photos else "photos"))
     check_new_folder(out, force=force)

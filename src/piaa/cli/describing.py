@@ -13,7 +13,7 @@ from rich.table import Table
 from torch import Tensor
 
 from piaa.artifact import load_artifact
-from piaa.classes import ClassList
+from piaa.classes.class_list import ClassList
 from piaa.cli.tables import plain_table, report_table
 from piaa.config import Config
 from piaa.encoders.architecture import HEAD_WIDTH
@@ -24,7 +24,7 @@ from piaa.encoders.registry import ENCODERS
 from piaa.encoders.shapes import read_architecture
 from piaa.encoders.tensor_files import file_sha256
 from piaa.errors import ArtifactError, CheckpointError, InputError
-from piaa.fit_report import FitReport
+from piaa.fitting.fit_report import FitReport
 
 _SHOWN_METADATA = ("source", "licence", "attribution")
 

@@ -13,7 +13,7 @@ from piaa.cli.failures import shown
 from piaa.errors import InputError
 
 if TYPE_CHECKING:
-    from piaa.classes import ClassList
+    from piaa.classes.class_list import ClassList
     from piaa.prediction import Prediction
 
 LONGEST_SIDE = 1280

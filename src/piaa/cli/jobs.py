@@ -22,7 +22,7 @@ from piaa.errors import InputError
 
 if TYPE_CHECKING:
     from piaa.encoders.base import Encoder
-    from piaa.feature_shards import Storage
+    from piaa.features.shards import Storage
     from piaa.recognizer import Recognizer
     from piaa.scale.local import Engine
     from piaa.scale.sources import Part

@@ -19,7 +19,7 @@ from piaa.cli.parquet_results import ParquetResults
 from piaa.errors import InputError
 
 if TYPE_CHECKING:
-    from piaa.classes import ClassList
+    from piaa.classes.class_list import ClassList
 
 
 class Format(StrEnum):

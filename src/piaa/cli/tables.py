@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from piaa.fit_report import FitReport
+    from piaa.fitting.fit_report import FitReport
 
 
 def plain_table(*headings: str, right: Iterable[str] = ()) -> Table:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from piaa.classes import ClassList
-from piaa.fit_report import EvidenceWarning, FitReport
+from piaa.classes.class_list import ClassList
+from piaa.fitting.fit_report import EvidenceWarning, FitReport
 from piaa.images import OnError
 from piaa.recognizer import Recognizer
 

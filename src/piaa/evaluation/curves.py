@@ -14,7 +14,7 @@ from piaa.datasets import Dataset
 from piaa.errors import InputError
 from piaa.evaluation.encoded import Encoded
 from piaa.evaluation.metrics import mean_average_precision
-from piaa.fit_report import EvidenceWarning
+from piaa.fitting.fit_report import EvidenceWarning
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch import Tensor
 from piaa import __version__
 from piaa.atomic import write_whole
 from piaa.baselines import make_method
-from piaa.classes import encode_classes
+from piaa.classes.class_list import encode_classes
 from piaa.config import Config
 from piaa.datasets import Dataset, Split
 from piaa.encoders.base import Encoder

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from piaa import __version__
-from piaa.classes import ClassList
+from piaa.classes.class_list import ClassList
 from piaa.datasets import Dataset
 from piaa.encoders.base import Encoder
 

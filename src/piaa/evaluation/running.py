@@ -18,7 +18,7 @@ from piaa.evaluation.bootstrap import ROUNDS, Interval, map_interval, paired_int
 from piaa.evaluation.encoded import Encoded
 from piaa.evaluation.metrics import F1, average_precisions, f1_scores
 from piaa.evaluation.sizes import map_by_size
-from piaa.fit_report import EvidenceWarning
+from piaa.fitting.fit_report import EvidenceWarning
 
 
 @dataclass(frozen=True, eq=False)

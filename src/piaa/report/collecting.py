@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from piaa.batches import feature_batches
 from piaa.errors import ImageError, InputError
+from piaa.features.batches import feature_batches
 from piaa.images import ImageSource, OnError
 from piaa.recognizer import Recognizer
 from piaa.report.copies import copied

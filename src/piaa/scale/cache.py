@@ -1,7 +1,7 @@
 """Features of pictures by what the pictures are, so that none is encoded twice.
 
     features/<encoder>-<digest>/encoder.json
-    features/<encoder>-<digest>/*.safetensors     shards, see `piaa.feature_shards`
+    features/<encoder>-<digest>/*.safetensors     shards, see `piaa.features.shards`
 
 A picture is known by a hash of its bytes, wherever it lies and whatever it is called. The digest of a folder
 covers all that makes features what they are: weights, front-end and its options, preprocessing, tiles,
@@ -30,7 +30,7 @@ from piaa.atomic import write_whole
 from piaa.encoders.base import EncoderSpec, ImageFeatures
 from piaa.encoders.package_index import cache_folder
 from piaa.errors import PiaaError
-from piaa.feature_shards import (
+from piaa.features.shards import (
     KEY_BYTES,
     DamagedShardError,
     Row,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from piaa.errors import InputError
-from piaa.feature_shards import DamagedShardError, Shard
+from piaa.features.shards import DamagedShardError, Shard
 from piaa.scale.cache import SPEC_FILE
 
 # A shard in the making is written in seconds; what is older was left by a process that was killed.

@@ -16,7 +16,7 @@ from torch import Tensor
 from piaa.encoders.base import Encoder, ImageFeatures
 from piaa.encoders.wrapping import WrappedEncoder
 from piaa.errors import ImageError, InputError
-from piaa.feature_shards import Row, StoredFeatures
+from piaa.features.shards import Row, StoredFeatures
 from piaa.images import ImageSource, OnError, StoredImage, open_image, read_bytes
 from piaa.images.opening import describe_source, source_name
 from piaa.scale.cache import FeatureCache, picture_key, pixels_key

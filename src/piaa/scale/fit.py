@@ -11,8 +11,8 @@ from typing import Any
 from piaa import __version__
 from piaa.encoders.base import Encoder
 from piaa.errors import ArtifactError, InputError
-from piaa.fit_report import FitReport
-from piaa.fitting import Gathered
+from piaa.fitting.fit_report import FitReport
+from piaa.fitting.gathered import Gathered
 from piaa.recognizer import Recognizer
 from piaa.saving import as_artifact
 from piaa.scale.fit_state import load_gathered, save_gathered

@@ -12,7 +12,7 @@ import torch
 from piaa.artifact import Artifact, load_artifact, save_artifact
 from piaa.config import Config
 from piaa.errors import ArtifactError, InputError
-from piaa.fitting import Gathered
+from piaa.fitting.gathered import Gathered
 
 FORMAT: Final = "piaa-fit-state"
 

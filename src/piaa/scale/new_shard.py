@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from piaa.feature_shards import KEY_BYTES, Row, StoredFeatures
-from piaa.shard_writing import ShardWriter
+from piaa.features.shard_writing import ShardWriter
+from piaa.features.shards import KEY_BYTES, Row, StoredFeatures
 
 
 class NewShard:

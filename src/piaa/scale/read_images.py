@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 from piaa.encoders.base import EncoderSpec
 from piaa.errors import ImageError, PiaaError
-from piaa.feature_shards import Storage
+from piaa.features.shards import Storage
 from piaa.images import (
     ImageSource,
     Preprocessing,

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from piaa.batches import Sources, sourced_batches
 from piaa.encoders.base import Encoder, ImageFeatures
 from piaa.errors import ImageError
+from piaa.features.batches import Sources, sourced_batches
 from piaa.images import ImageSource
 from piaa.images.opening import describe_source, source_name
 from piaa.scale.units import Readable

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import torch
 from PIL import Image
 
-from piaa.batches import feature_batches
 from piaa.encoders.base import ImageFeatures
 from piaa.encoders.tiled import TiledEncoder
+from piaa.features.batches import feature_batches
 from piaa.images import normalize_pixels
 from piaa.recognizer import Recognizer
 from piaa.serve.batching import Batcher, Places

@@ -11,8 +11,8 @@ from typing import Final
 from fastapi import Request
 
 from piaa import __version__
+from piaa.classes.others import check_compared
 from piaa.errors import InputError
-from piaa.others import check_compared
 from piaa.recognizer import Recognizer
 from piaa.serve.bodies import Body, BodyReader, Expected, Options, Picture
 from piaa.serve.engine import Engine, Seen

@@ -12,8 +12,8 @@ from threading import Lock
 import torch
 from torch import Tensor
 
-from piaa import others
-from piaa.classes import ClassList, ClassNameWarning, encode_classes
+from piaa.classes import others
+from piaa.classes.class_list import ClassList, ClassNameWarning, encode_classes
 from piaa.errors import InputError
 from piaa.heatmaps import overlay
 from piaa.images import Placement

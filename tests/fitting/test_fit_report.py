@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from piaa.fit_report import ClassReport, FitReport
+from piaa.fitting.fit_report import ClassReport, FitReport
 
 SURE = ClassReport(
     name="cat",

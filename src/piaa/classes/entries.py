@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from piaa.classes.near_names import comparable, joined, plurals
 from piaa.errors import InputError
-from piaa.near_names import comparable, joined, plurals
 from piaa.shipped import class_list_file, list_class_lists
 
 _ACCEPTED: Final = (

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from piaa.encoders.base import ImageFeatures
-from piaa.sample import Sample, halves
+from piaa.features.sample import Sample, halves
 
 _IMAGES_AT_ONCE = 32
 

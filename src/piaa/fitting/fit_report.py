@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from piaa.classes import ClassList
+from piaa.classes.class_list import ClassList
 from piaa.errors import InputError
-from piaa.finishing import Fitted
+from piaa.fitting.finishing import Fitted
 
 # A class with less has next to nothing learnt in its score,
 LEAST_EVIDENCE = 0.1

@@ -16,10 +16,10 @@ from typing import Final, Literal, TypeAlias
 import torch.nn.functional as F
 from torch import Tensor
 
-from piaa.classes import Classes, ClassList, encode_classes
+from piaa.classes.class_list import Classes, ClassList, encode_classes
+from piaa.classes.near_names import comparable, joined, plurals
 from piaa.encoders.base import Encoder
 from piaa.errors import InputError
-from piaa.near_names import comparable, joined, plurals
 
 Others: TypeAlias = Classes | Literal["auto"] | None
 

@@ -1,6 +1,6 @@
 """Encoded features on disk, so that other classes can be learnt without encoding again.
 
-A folder of shards (`piaa.feature_shards`), each written whole or not at all, and a file that tells which
+A folder of shards (`piaa.features.shards`), each written whole or not at all, and a file that tells which
 encoder made them. It holds one collection, in order; `piaa.scale.cache` holds single pictures of any.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from piaa.atomic import write_whole
 from piaa.encoders.base import EncoderSpec, ImageFeatures
 from piaa.errors import InputError
-from piaa.feature_shards import DamagedShardError, Shard, StoredFeatures
-from piaa.shard_writing import write_shard
+from piaa.features.shard_writing import write_shard
+from piaa.features.shards import DamagedShardError, Shard, StoredFeatures
 
 SPEC_FILE = "encoder.json"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from piaa.classes import ClassList
+from piaa.classes.class_list import ClassList
 from piaa.errors import InputError
 
 

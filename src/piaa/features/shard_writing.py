@@ -1,4 +1,4 @@
-"""Shards of features, written as the features come; see `piaa.feature_shards` for what is in them."""
+"""Shards of features, written as the features come; see `piaa.features.shards` for what is in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from piaa.atomic import whole_file
-from piaa.feature_shards import KEY_BYTES, StoredFeatures
+from piaa.features.shards import KEY_BYTES, StoredFeatures
 from piaa.tensor_writing import header_bytes, header_entry, tensor_bytes
 
 _HEADER_BYTES: Final = 1024

@@ -11,10 +11,10 @@ from piaa import Recognizer
 from piaa.encoders.base import ImageFeatures
 from piaa.encoders.tiled import TiledEncoder
 from piaa.errors import ImageError, InputError
-from piaa.feature_store import SPEC_FILE, FeatureStore
-from piaa.sample import image_ids
+from piaa.features.sample import image_ids
+from piaa.features.store import SPEC_FILE, FeatureStore
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fitting.fit_report.EvidenceWarning")
 
 SPEC = ColorEncoder().spec
 

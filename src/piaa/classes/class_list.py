@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from piaa.class_entries import (
+from piaa.classes.entries import (
     ClassNameWarning,
     Entry,
     check_entries,

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from piaa.classes import ClassList, ClassNameWarning, encode_classes
+from piaa.classes.class_list import ClassList, ClassNameWarning, encode_classes
 from piaa.encoders.clip import ClipEncoder
 from piaa.errors import InputError, UnknownNameError
 
@@ -189,7 +189,7 @@ class TestUse:
             ClassList.of(["cat"]).prompts(template)
 
     @given(st.lists(st.text("abcdefgh", min_size=4), min_size=1, unique=True))
-    @pytest.mark.filterwarnings("ignore::piaa.classes.ClassNameWarning")
+    @pytest.mark.filterwarnings("ignore::piaa.classes.class_list.ClassNameWarning")
     def test_json_round_trip(self, names: list[str]) -> None:
         classes = ClassList.of(names)
         assert classes.names == tuple(names)

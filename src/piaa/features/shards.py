@@ -1,6 +1,6 @@
 """Features of images in a file: compact, read row by row from a memory map, every row checked.
 
-A shard is a safetensors file of N images (`piaa.shard_writing` writes it):
+A shard is a safetensors file of N images (`piaa.features.shard_writing` writes it):
 
     cls         (N, D) float32          as it was, so that an image keeps its id
     patches     (N, M, D) float16, or int8 with the largest number of each vector at 127: they are of

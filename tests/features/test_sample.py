@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from piaa import sample
 from piaa.errors import InputError
-from piaa.sample import Sample, capacity, halves, image_ids
+from piaa.features import sample
+from piaa.features.sample import Sample, capacity, halves, image_ids
 
 
 def vectors(seed: int, n: int, dim: int = 64) -> Tensor:

@@ -11,14 +11,14 @@ import torch
 from comparing import assert_same
 from fake_encoder import CLASSES, ColorEncoder, pictures
 from piaa import Recognizer
-from piaa.batches import sourced_batches
 from piaa.encoders.base import Encoder, ImageFeatures
 from piaa.encoders.clip import ClipEncoder
 from piaa.encoders.tiled import TiledEncoder
 from piaa.errors import ImageError, InputError
+from piaa.features.batches import sourced_batches
 from piaa.images import ImageSource
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fitting.fit_report.EvidenceWarning")
 
 
 @pytest.fixture(scope="module")

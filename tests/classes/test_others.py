@@ -19,14 +19,14 @@ from fake_encoder import (
 )
 from piaa import Config, Recognizer
 from piaa.artifact import load_artifact
-from piaa.classes import ClassList
+from piaa.classes.class_list import ClassList
+from piaa.classes.others import ENOUGH, NAMES, choose, unnamed_share
 from piaa.errors import InputError
-from piaa.fitting import Gathered
-from piaa.others import ENOUGH, NAMES, choose, unnamed_share
+from piaa.fitting.gathered import Gathered
 from piaa.pvcl import Bank
 from worlds import World, varied_world
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fitting.fit_report.EvidenceWarning")
 
 
 @pytest.fixture(scope="module")

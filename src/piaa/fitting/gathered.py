@@ -1,4 +1,4 @@
-"""What fitting gathers from a stream of features; `piaa.finishing` turns it into a scorer.
+"""What fitting gathers from a stream of features; `piaa.fitting.finishing` turns it into a scorer.
 
 Gathered are two banks (an image's id decides which of the two; together they are the collection's bank) and
 one bounded sample of whole images. Both are exact whatever the order, the batches and the shards, so fits of
@@ -16,11 +16,11 @@ from torch import Tensor
 from piaa.config import Config
 from piaa.encoders.base import ImageFeatures
 from piaa.errors import InputError
-from piaa.feature_store import FeatureStore
-from piaa.finishing import Finisher, Fitted
+from piaa.features.remembered import Remembered
+from piaa.features.sample import Sample, halves, image_ids
+from piaa.features.store import FeatureStore
+from piaa.fitting.finishing import Finisher, Fitted
 from piaa.pvcl import Bank, new_bank
-from piaa.remembered import Remembered
-from piaa.sample import Sample, halves, image_ids
 
 
 class Gathered:
@@ -99,7 +99,7 @@ class Gathered:
     def finish(self, *, n_others: int = 0) -> Fitted:
         """Classifier, branch weights and thresholds of everything gathered.
 
-        n_others: how many of the last text prototypes are of other names than the classes' (`piaa.others`).
+        n_others: how many of the last text prototypes are of other names (`piaa.classes.others`).
         """
         if self.n_images == 0:
             raise InputError("There is no image to learn from.")

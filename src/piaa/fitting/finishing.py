@@ -23,12 +23,12 @@ from piaa.auto.weighting import (
     with_whole,
 )
 from piaa.auto.whole import learn_whole, taught
+from piaa.classes.others import CLOSED, unnamed_share
 from piaa.config import Config
-from piaa.others import CLOSED, unnamed_share
+from piaa.features.remembered import Remembered
+from piaa.features.sample import Sample
 from piaa.pvcl import Bank, Classifier, Members, merge, solve
 from piaa.pvcl import Report as BankReport
-from piaa.remembered import Remembered
-from piaa.sample import Sample
 from piaa.scoring import Scales, Scorer, cls_branch, text_branch
 from piaa.thresholds import Cuts, estimate_thresholds
 

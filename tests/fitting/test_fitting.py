@@ -23,13 +23,14 @@ from fake_encoder import (
     recognizer_of,
     squares,
 )
-from piaa import Config, FitReport, ImageFeatures, Recognizer, pvcl, sample
-from piaa.classes import ClassNameWarning
+from piaa import Config, FitReport, ImageFeatures, Recognizer, pvcl
+from piaa.classes.class_list import ClassNameWarning
 from piaa.errors import ImageError, InputError
-from piaa.fit_report import EvidenceWarning
+from piaa.features import sample
+from piaa.fitting.fit_report import EvidenceWarning
 from worlds import patch_world
 
-pytestmark = pytest.mark.filterwarnings("ignore::piaa.fit_report.EvidenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::piaa.fitting.fit_report.EvidenceWarning")
 
 
 class TestMerging:

@@ -1,0 +1,1 @@
+"""Features of images on their way: as a stream, as a bounded sample, and kept on disk."""
