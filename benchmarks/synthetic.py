@@ -39,8 +39,8 @@ from piaa.classes.class_list import ClassList
 from piaa.config import Config
 from piaa.encoders.base import ImageFeatures
 from piaa.evaluation.metrics import mean_average_precision
-from piaa.fitting.finishing import Fitted
 from piaa.fitting.fit_report import FitReport
+from piaa.fitting.fitted import Fitted
 from piaa.fitting.gathered import Gathered
 from piaa.scoring import Scorer, cls_branch, text_branch
 

@@ -8,7 +8,7 @@ import torch
 from piaa import paa, pvcl
 from piaa.config import Config
 from piaa.encoders.base import ImageFeatures
-from piaa.fitting.finishing import Fitted
+from piaa.fitting.fitted import Fitted
 from piaa.fitting.gathered import Gathered
 from piaa.scoring import cls_branch, text_branch
 from worlds import World

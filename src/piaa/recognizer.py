@@ -22,8 +22,8 @@ from piaa.errors import InputError
 from piaa.features.batches import Images, feature_batches, sourced_batches
 from piaa.features.sample import image_ids
 from piaa.features.store import FeatureStore
-from piaa.fitting.finishing import Fitted, Retained
 from piaa.fitting.fit_report import FitReport, warn_of_missing
+from piaa.fitting.fitted import Fitted, Retained
 from piaa.fitting.gathered import Gathered, gather
 from piaa.images import OnError, Tiles
 from piaa.prediction import Prediction, batch_predictions

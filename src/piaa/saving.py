@@ -19,8 +19,8 @@ from piaa.config import Config
 from piaa.encoders.base import Encoder
 from piaa.encoders.reloading import reload_encoder
 from piaa.errors import ArtifactError, InputError, PiaaError
-from piaa.fitting.finishing import Retained
 from piaa.fitting.fit_report import FitReport
+from piaa.fitting.fitted import Retained
 from piaa.pvcl import Classifier
 from piaa.scoring import Scales, Scorer
 

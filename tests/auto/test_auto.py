@@ -11,8 +11,8 @@ from measured_worlds import FIT, assert_above_text_and_presets, features, fit, m
 from piaa import paa, pvcl
 from piaa.classes.class_list import ClassList
 from piaa.config import Config
-from piaa.fitting.finishing import Fitted
 from piaa.fitting.fit_report import FitReport
+from piaa.fitting.fitted import Fitted
 from piaa.scoring import Scorer, cls_branch, text_branch
 from worlds import World, patch_world, varied_world
 

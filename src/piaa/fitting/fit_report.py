@@ -9,7 +9,7 @@ from typing import Any
 
 from piaa.classes.class_list import ClassList
 from piaa.errors import InputError
-from piaa.fitting.finishing import Fitted
+from piaa.fitting.fitted import Fitted
 
 # A class with less has next to nothing learnt in its score,
 LEAST_EVIDENCE = 0.1

@@ -19,7 +19,8 @@ from piaa.errors import InputError
 from piaa.features.remembered import Remembered
 from piaa.features.sample import Sample, halves, image_ids
 from piaa.features.store import FeatureStore
-from piaa.fitting.finishing import Finisher, Fitted
+from piaa.fitting.finishing import Finisher
+from piaa.fitting.fitted import Fitted
 from piaa.pvcl import Bank, new_bank
 
 
