@@ -138,12 +138,9 @@ class Recognizer:
         """
         spec = self.encoder.spec
         store = None if features is None else FeatureStore.create(features, spec)
-        gathered = Gathered(self.prototypes, self.config)
         batches = feature_batches(self.encoder, images, batch_size=batch_size, on_error=on_error)
-        gather(gathered, batches, store)
-        report = self.adopt(gathered)
+        report = self._learn(batches, store)
         self.features = store
-        warn_of_missing(report, stacklevel=3)
         return report
 
     def adopt(self, gathered: Gathered) -> FitReport:
@@ -300,10 +297,10 @@ class Recognizer:
             self.features if features is None else FeatureStore.open(features, self.encoder.spec)
         )
         if store is not None:
-            other.fit(store)
+            other._learn(feature_batches(self.encoder, store))
             other.features = store
         elif self._gathered is not None and self._gathered.sample.complete:
-            other.fit(self._gathered.remembered())
+            other._learn(feature_batches(self.encoder, self._gathered.remembered()))
         else:
             raise InputError(
                 "The images' features were not kept. Fit with features='some/folder' to learn other classes "
@@ -346,6 +343,16 @@ class Recognizer:
         if self._shortlist is None or self._shortlist.scorer is not scorer:
             self._shortlist = Shortlist(scorer)
         return partial(self._shortlist.scores, count=shortlist)
+
+    def _learn(
+        self, batches: Iterator[ImageFeatures], store: FeatureStore | None = None
+    ) -> FitReport:
+        """For methods that people call: warnings are of the line that called these."""
+        gathered = Gathered(self.prototypes, self.config)
+        gather(gathered, batches, store)
+        report = self.adopt(gathered)
+        warn_of_missing(report, stacklevel=4)
+        return report
 
     def _finish(self) -> None:
         if self._gathered is not None and self._fitted is None:

@@ -183,6 +183,9 @@ class TestReport:
         assert str(report).splitlines()[-1].endswith("no evidence: stays with its text")
         assert (report.classes[4].bank, report.classes[4].text_fallback) == (0, True)
         assert recognizer.scorer.weights.learned[4] < 0.01
+        with pytest.warns(EvidenceWarning, match=r"1 of 5 classes .*: unicorn\.") as caught:
+            recognizer.with_classes(names, others=None)
+        assert caught[0].filename == __file__
 
     def test_absent_classes_have_less_evidence(self) -> None:
         world = patch_world(3, 400, 9, 32, 8)

@@ -58,7 +58,7 @@ class ClassReport:
         if self.evidence < LEAST_EVIDENCE:
             return "hardly any evidence: stays with its text"
         if self.evidence < ENOUGH_EVIDENCE:
-            return "little evidence: perhaps not in these images"
+            return "little evidence: in few of these images, or in none"
         return ""
 
 
