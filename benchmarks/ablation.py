@@ -1,17 +1,21 @@
-"""Text alone, PVCL, PAA and both, for any encoder on a VOC devkit, with paired bootstrap intervals.
+"""Text alone, PVCL, PAA and both, for any encoder and data set, with paired bootstrap intervals.
 
     python benchmarks/ablation.py --root DEVKIT --encoder ViT-B-16 [--frontend sc-clip]
     python benchmarks/ablation.py --root DEVKIT --weights clip.safetensors [--limit 500]
+    python benchmarks/ablation.py --dataset coco2014 --root COCO --encoder lite
+    python benchmarks/ablation.py --dataset folder --root MINE --encoder lite
 
-Learns from `trainval` without its labels and measures on `test`: non-interpolated average precision, objects
-marked difficult counted as absent. "auto" is the default of `piaa.Recognizer`; the presets are the published
-code's constants. Features are kept in piaa's cache and encoded once.
+Learns from the data set's images to learn from, without their labels, and measures on those to test on
+(docs/evaluation.md says which they are, and what a folder of your own looks like): non-interpolated average
+precision, VOC's objects marked difficult counted as absent. "auto" is the default of `piaa.Recognizer` among
+the data set's classes alone; the presets are the published code's constants. Features are kept in the cache
+and encoded once.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -20,7 +24,7 @@ from torch import Tensor
 import piaa
 from piaa.classes.class_list import encode_classes
 from piaa.config import Config
-from piaa.datasets import Dataset, open_dataset
+from piaa.datasets import Dataset, list_datasets, open_dataset
 from piaa.encoders.base import ImageFeatures
 from piaa.evaluation.bootstrap import paired_interval
 from piaa.evaluation.encoded import Encoded, FeatureSets
@@ -57,7 +61,7 @@ def ablate(learn: Encoded, test: Encoded, text: Tensor) -> dict[str, Tensor]:
     for part in test:
         patches = text_branch(part.patches, text, auto.scales.text)
         whole = cls_branch(part.cls, text, auto.scales.cls)
-        learned = learned_branch(part.patches, auto.classifier, auto.scales.learned)
+        learned = learned_branch(part.patches, auto.classifier, auto.scales.learned, auto.groups)
         scores = {
             "text, patches": patches,
             "text, global": whole,
@@ -83,8 +87,9 @@ def print_rows(rows: dict[str, Tensor], dataset: Dataset, rounds: int) -> None:
         print(line, flush=True)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dataset", choices=list_datasets(), default="voc2007")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--encoder")
     parser.add_argument("--weights")
@@ -92,7 +97,7 @@ def main() -> None:
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--limit", type=int, help="so many images of each split only")
     parser.add_argument("--rounds", type=int, default=200, help="of the bootstrap")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
 
     encoder = piaa.load_encoder(
         options.encoder,
@@ -102,7 +107,8 @@ def main() -> None:
     )
     print(describe())
     print(encoder)
-    dataset = open_dataset("voc2007", options.root, partial=True).limited(options.limit)
+    dataset = open_dataset(options.dataset, options.root, partial=True)
+    dataset = dataset.limited(options.limit)
     for note in dataset.notes:
         print(f"note: {note}")
     sets = FeatureSets()
