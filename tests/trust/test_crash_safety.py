@@ -24,7 +24,7 @@ from piaa.scale.job import open_job
 ROOT = Path(piaa.__file__).parent
 # Where a file is written otherwise than by `piaa.atomic`, and why that is sound.
 ELSEWHERE = {
-    "shard_writing.py": "to what whole_file gives, which stays open",
+    "features/shard_writing.py": "to what whole_file gives, which stays open",
     "report/patches.py": "into a folder that gets its name when the report is whole",
     "report/page.py": "into that folder",
     "report/copies.py": "into that folder",
