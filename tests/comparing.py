@@ -10,15 +10,18 @@ from piaa.features.batches import Images
 
 def assert_same(one: Recognizer, other: Recognizer) -> None:
     """All that was learnt is equal, bit for bit."""
-    assert one._gathered is not None
-    assert other._gathered is not None
-    for bank, twin in zip(one._gathered.banks, other._gathered.banks, strict=True):
+    assert one._learning.gathered is not None
+    assert other._learning.gathered is not None
+    for bank, twin in zip(
+        one._learning.gathered.banks, other._learning.gathered.banks, strict=True
+    ):
         state, same = bank.state(), twin.state()
         for name in state:
             assert torch.equal(state[name].nan_to_num(), same[name].nan_to_num()), name
     for part in ("ids", "patches", "cls"):
         first, second = (
-            getattr(r._gathered.sample, part)[r._gathered.sample.order()] for r in (one, other)
+            getattr(r._learning.gathered.sample, part)[r._learning.gathered.sample.order()]
+            for r in (one, other)
         )
         assert torch.equal(first, second), part
     assert one.report == other.report

@@ -98,7 +98,7 @@ class TestRoundTrip:
 
     def test_a_file_from_before_company_was_learnt(self, path: Path) -> None:
         whole, expected = load_artifact(path), Recognizer.load(path, ColorEncoder())
-        expected._scorer = replace(expected.scorer, company=None)
+        expected._learning.scorer = replace(expected.scorer, company=None)
         company = {name for name in whole.tensors if name.startswith("company.")}
         assert len(company) == 3
         older = {name: value for name, value in whole.tensors.items() if name not in company}
@@ -110,7 +110,7 @@ class TestRoundTrip:
     def test_a_file_from_before_known_images_had_an_end(self, path: Path) -> None:
         whole, expected = load_artifact(path), Recognizer.load(path, ColorEncoder())
         assert expected.scorer.beyond is not None
-        expected._scorer = replace(expected.scorer, beyond=None)
+        expected._learning.scorer = replace(expected.scorer, beyond=None)
         older = {name: t for name, t in whole.tensors.items() if not name.startswith("beyond.")}
         assert len(older) == len(whole.tensors) - 3
         save_artifact(path, Artifact(older, whole.header))

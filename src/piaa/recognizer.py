@@ -23,8 +23,8 @@ from piaa.features.batches import Images, feature_batches, sourced_batches
 from piaa.features.sample import image_ids
 from piaa.features.store import FeatureStore
 from piaa.fitting.fit_report import FitReport, warn_of_missing
-from piaa.fitting.fitted import Fitted, Retained
 from piaa.fitting.gathered import Gathered, gather
+from piaa.fitting.learning import Learning
 from piaa.images import OnError, Tiles
 from piaa.prediction import Prediction, batch_predictions
 from piaa.scoring import Scorer
@@ -86,13 +86,8 @@ class Recognizer:
         self.encoder, self.classes, self.config = encoder, classes, config
         self.template, self.prototypes, self.others = template, prototypes, others
         self.features: FeatureStore | None = None
-        self._gathered: Gathered | None = None
-        self._fitted: Fitted | None = None
-        self._scorer = Scorer.zero_shot(
-            prototypes, self.config, encoder.text_scale, n_others=len(others)
-        )
-        self._report: FitReport | None = None
-        self._retained: Retained | None = None
+        words = Scorer.zero_shot(prototypes, config, encoder.text_scale, n_others=len(others))
+        self._learning = Learning(classes, words)
         self._shortlist: Shortlist | None = None
 
     def __repr__(self) -> str:
@@ -106,21 +101,17 @@ class Recognizer:
 
     @property
     def is_fitted(self) -> bool:
-        return self._gathered is not None or self._report is not None
+        return self._learning.is_there
 
     @property
     def scorer(self) -> Scorer:
         """All numbers that scoring uses."""
-        self._finish()
-        return self._scorer
+        return self._learning.scorer
 
     @property
     def report(self) -> FitReport:
         """What the fit found."""
-        self._finish()
-        if self._report is None:
-            raise InputError("There is no report before fit().")
-        return self._report
+        return self._learning.report
 
     def fit(
         self,
@@ -149,7 +140,7 @@ class Recognizer:
             raise InputError(
                 "What was gathered belongs to other classes, another encoder or config."
             )
-        report = self._take(gathered)
+        report = self._learning.take(gathered)
         self.features = None
         return report
 
@@ -160,19 +151,19 @@ class Recognizer:
 
         If one cannot be read, those of the batches before it stay added; with `on_error` it is left out.
         """
-        if self._gathered is None and self._report is not None:
+        if self._learning.gathered is None and self.is_fitted:
             raise InputError(
                 "A loaded recognizer holds its result, not what more images could be added to. "
                 "Fit a new Recognizer on all images."
             )
-        gathered = self._gathered or Gathered(self.prototypes, self.config)
+        gathered = self._learning.gathered or Gathered(self.prototypes, self.config)
         n_before = gathered.n_images
         batches = feature_batches(self.encoder, images, batch_size=batch_size, on_error=on_error)
         try:
             gather(gathered, batches, self.features)
         finally:
             if gathered.n_images > n_before:
-                self._gathered, self._fitted = gathered, None
+                self._learning.take_later(gathered)
         return self
 
     def merge(self, other: Recognizer) -> Self:
@@ -180,12 +171,13 @@ class Recognizer:
 
         A folder of kept features is that of one recognizer's images alone, so it is let go of.
         """
-        if self._gathered is None or other._gathered is None:
+        mine, others = self._learning.gathered, other._learning.gathered
+        if mine is None or others is None:
             raise InputError("Both recognizers must have been fitted (not loaded) to be merged.")
         if seen := self.encoder.spec.differences(other.encoder.spec.to_dict()):
             raise InputError(f"The encoders of recognizers to merge differ. {seen}.")
-        self._gathered.merge(other._gathered)
-        self._fitted = None
+        mine.merge(others)
+        self._learning.take_later(mine)
         self.features = None
         return self
 
@@ -274,7 +266,7 @@ class Recognizer:
         every = torch.cat(evidence)
         best = best_thresholds(every, label_matrix(labels, self.classes, len(every)))
         thresholds = torch.where(best.isnan(), scorer.thresholds, best)
-        self._scorer = replace(scorer, thresholds=thresholds)
+        self._learning.scorer = replace(scorer, thresholds=thresholds)
         return thresholds
 
     def with_classes(
@@ -299,8 +291,8 @@ class Recognizer:
         if store is not None:
             other._learn(feature_batches(self.encoder, store))
             other.features = store
-        elif self._gathered is not None and self._gathered.sample.complete:
-            other._learn(feature_batches(self.encoder, self._gathered.remembered()))
+        elif (seen := self._learning.gathered) is not None and seen.sample.complete:
+            other._learn(feature_batches(self.encoder, seen.remembered()))
         else:
             raise InputError(
                 "The images' features were not kept. Fit with features='some/folder' to learn other classes "
@@ -310,11 +302,8 @@ class Recognizer:
 
     def retained(self, features: ImageFeatures, name: str) -> Tensor:
         """Which patches of images are in a class's bank: (B, M) bool."""
-        self._finish()
-        if self._retained is None:
-            raise InputError("There are no banks before fit().")
         ids, n_cells = image_ids(features.cls), features.patches.shape[1]
-        return self._retained.marks(self.classes.index(name), ids, n_cells)
+        return self._learning.retained.marks(self.classes.index(name), ids, n_cells)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the recognizer as one file, whole or not at all."""
@@ -353,14 +342,3 @@ class Recognizer:
         report = self.adopt(gathered)
         warn_of_missing(report, stacklevel=4)
         return report
-
-    def _finish(self) -> None:
-        if self._gathered is not None and self._fitted is None:
-            self._take(self._gathered)
-
-    def _take(self, gathered: Gathered) -> FitReport:
-        fitted = gathered.finish(n_others=len(self.others))
-        self._gathered, self._fitted = gathered, fitted
-        self._scorer, self._retained = fitted.scorer, fitted.retained
-        self._report = FitReport.of(fitted, self.classes)
-        return self._report

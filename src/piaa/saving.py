@@ -21,6 +21,7 @@ from piaa.encoders.reloading import reload_encoder
 from piaa.errors import ArtifactError, InputError, PiaaError
 from piaa.fitting.fit_report import FitReport
 from piaa.fitting.fitted import Retained
+from piaa.fitting.learning import Learning
 from piaa.pvcl import Classifier
 from piaa.scoring import Scales, Scorer
 
@@ -46,9 +47,9 @@ def as_artifact(recognizer: Recognizer) -> Artifact:
     scorer = recognizer.scorer
     tensors: dict[str, Tensor] = {"text": scorer.text, "thresholds": scorer.thresholds}
     tensors |= {f"weights.{name}": value for name, value in vars(scorer.weights).items()}
-    if scorer.classifier is not None and recognizer._retained is not None:
+    if recognizer.is_fitted and scorer.classifier is not None:
         tensors |= {f"classifier.{name}": value for name, value in vars(scorer.classifier).items()}
-        places = vars(recognizer._retained)
+        places = vars(recognizer._learning.retained)
         tensors |= {name: places[name.removeprefix("bank.")].to(d) for name, d in _BANK.items()}
     optional = {
         "groups": scorer.groups,
@@ -131,13 +132,13 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
     recognizer = Recognizer.__new__(Recognizer)
     text = tensors["text"].to(encoder.device)
     recognizer._begin(encoder, classes, config, template, text, others[:n_others])
-    classifier = None
+    classifier = retained = None
     if report is not None:
         classifier = Classifier(**_group(tensors, "classifier", encoder.device))
         places = {name: place.long() for name, place in _group(tensors, "bank").items()}
-        recognizer._report, recognizer._retained = report, Retained(**places)
+        retained = Retained(**places)
     groups, whole = (_group(tensors, prefix, encoder.device) for prefix in ("groups", "whole"))
-    recognizer._scorer = Scorer(
+    scorer = Scorer(
         text=recognizer.prototypes,
         config=recognizer.config,
         classifier=classifier,
@@ -152,6 +153,7 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
         company=Company(**_group(tensors, "company")) if "company.cost" in tensors else None,
         n_others=n_others,
     )
+    recognizer._learning = Learning(classes, scorer, report=report, retained=retained)
     return recognizer
 
 

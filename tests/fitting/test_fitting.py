@@ -94,8 +94,8 @@ class TestMerging:
         world = patch_world(1, 150, 2, 8, 3)
         recognizer = recognizer_of(world, SMALL_BANKS)
         recognizer.fit(features_of(world), batch_size=7)
-        assert recognizer._gathered is not None
-        kept = recognizer._gathered.sample
+        assert recognizer._learning.gathered is not None
+        kept = recognizer._learning.gathered.sample
         assert torch.equal(kept.ids.sort().values, sample.image_ids(world.cls).sort().values[:64])
         assert kept._patches.shape[0] == 64
         assert recognizer.report.n_images == 150
