@@ -189,7 +189,10 @@ class TestStreaming:
         next(stream)
         assert next(taken) <= 4
         stream.close()
-        assert not [t for t in threading.enumerate() if t.name.startswith("piaa-windows")]
+        for thread in threading.enumerate():
+            if thread.name.startswith("piaa-windows"):
+                thread.join(20)
+                assert not thread.is_alive()
 
     def test_bad_pictures_are_named_in_order(self, tiled: TiledEncoder, tmp_path: Path) -> None:
         (tmp_path / "broken.jpg").write_bytes(b"no picture")

@@ -32,10 +32,16 @@ def reader_threads() -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t.name.startswith("piaa-images")]
 
 
+def assert_threads_end() -> None:
+    for thread in reader_threads():
+        thread.join(TIMEOUT)
+    assert reader_threads() == []
+
+
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
     yield
-    assert reader_threads() == []
+    assert_threads_end()
 
 
 @pytest.mark.parametrize("workers", [1, 3, 8])
@@ -182,16 +188,17 @@ class TestStopping:
         batches = read_batches(map(grey, range(1000)), SETTINGS, batch_size=3, workers=1)
         next(batches)
         assert reader_threads() != []
-        threading.Timer(0.05, closing.set).start()
         batches.close()  # type: ignore[attr-defined]
-        assert reader_threads() == []
+        assert reader_threads() != [], "whoever closes it does not wait for a picture"
+        closing.set()
+        assert_threads_end()
         assert next(opened) <= 9, "pictures nobody waits for were still decoded"
 
     def test_dropping_the_iterator_ends_the_threads(self) -> None:
         batches = read_batches(map(grey, itertools.count()), SETTINGS, batch_size=3, workers=2)
         next(batches)
         del batches
-        assert reader_threads() == []
+        assert_threads_end()
 
     def test_never_started_has_no_threads(self) -> None:
         read_batches(map(grey, itertools.count()), SETTINGS, batch_size=3, workers=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, NoReturn
@@ -18,6 +18,7 @@ from piaa.encoders.base import Encoder, EncoderSpec, ImageFeatures
 from piaa.encoders.wrapping import WrappedEncoder
 from piaa.errors import ImageError, InputError
 from piaa.images import ImageSource, OnError, Placement, Tiles, open_image, preprocess
+from piaa.images.ahead import threads_ahead
 from piaa.images.opening import describe_source
 
 # Windows in a batch when its size is left open; at least one picture.
@@ -128,13 +129,12 @@ class TiledEncoder(WrappedEncoder):
     ) -> Generator[_Windows]:
         """The windows of each picture in order, `ahead` pictures before they are asked for."""
         sources = enumerate(images)
-        pool = ThreadPoolExecutor(DECODING_THREADS, thread_name_prefix="piaa-windows")
         tasks: deque[tuple[int, ImageSource, Future[_Windows]]] = deque()
 
         def submit(count: int) -> None:
             tasks.extend((i, s, pool.submit(self._read, s)) for i, s in islice(sources, count))
 
-        try:
+        with threads_ahead(DECODING_THREADS, "piaa-windows") as pool:
             submit(ahead)
             while tasks:
                 index, source, task = tasks.popleft()
@@ -148,8 +148,6 @@ class TiledEncoder(WrappedEncoder):
                 else:
                     submit(1)
                     yield windows
-        finally:
-            pool.shutdown(cancel_futures=True)
 
     def _read(self, source: ImageSource) -> _Windows:
         image = open_image(source)

@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 
 from piaa.errors import ImageError, InputError
+from piaa.images.ahead import threads_ahead
 from piaa.images.opening import MAX_PIXELS, ImageSource, describe_source, open_image
 from piaa.images.placement import Placement
 from piaa.images.preprocessing import Preprocessing, preprocess
@@ -105,10 +106,9 @@ def _read_ahead(
     on_error: OnError | None,
 ) -> Iterator[PixelBatch]:
     """Batches, each put together by a thread while the caller works on the one before."""
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="piaa-images")
     ahead: Future[PixelBatch] | None = None
     failure: Exception | None = None
-    try:
+    with threads_ahead(workers, "piaa-images") as pool:
         try:
             for pictures in _read_in_order(sources, read, pool, batch_size, workers, on_error):
                 following = pool.submit(collect, pictures)
@@ -121,8 +121,6 @@ def _read_ahead(
             yield ahead.result()
         if failure is not None:
             raise failure
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _read_in_order(

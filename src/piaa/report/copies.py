@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,7 @@ from PIL import Image
 
 from piaa.errors import ImageError
 from piaa.images import OnError, open_image
+from piaa.images.ahead import threads_ahead
 
 THUMB_SIZE: Final = 384
 _MOST_WORKERS = 8
@@ -50,7 +51,6 @@ def copied(
     left out, so whoever reads those that come out of here meets none that fail.
     """
     workers = min(_MOST_WORKERS, os.cpu_count() or 1)
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="piaa-copies")
     tasks: deque[tuple[int, Future[tuple[int, int]]]] = deque()
     numbers = iter(range(len(paths)))
 
@@ -59,7 +59,7 @@ def copied(
             job = pool.submit(write_copies, paths[number], number, folder, photo_size)
             tasks.append((number, job))
 
-    try:
+    with threads_ahead(workers, "piaa-copies") as pool:
         submit(2 * workers)
         while tasks:
             number, task = tasks.popleft()
@@ -72,5 +72,3 @@ def copied(
             else:
                 yield number, size
             submit(1)
-    finally:
-        pool.shutdown(cancel_futures=True)

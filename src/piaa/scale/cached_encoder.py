@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, NoReturn, TypeAlias
@@ -18,6 +18,7 @@ from piaa.encoders.wrapping import WrappedEncoder
 from piaa.errors import ImageError, InputError
 from piaa.features.shards import Row, StoredFeatures
 from piaa.images import ImageSource, OnError, StoredImage, open_image, read_bytes
+from piaa.images.ahead import threads_ahead
 from piaa.images.opening import describe_source, source_name
 from piaa.scale.cache import FeatureCache, picture_key, pixels_key
 from piaa.scale.read_images import ReadImage
@@ -179,14 +180,13 @@ def _read_ahead(
     entries: Sequence[_Entry], ahead: int
 ) -> Iterator[tuple[_Entry, _Known | ImageError]]:
     """Each entry with its key and bytes, or why it has none; read in threads, some ahead."""
-    pool = ThreadPoolExecutor(_READERS, thread_name_prefix="piaa-keys")
     left = iter(entries)
     tasks: deque[tuple[_Entry, Future[_Known]]] = deque()
 
     def submit(count: int) -> None:
         tasks.extend((entry, pool.submit(_look_at, entry.source)) for entry in islice(left, count))
 
-    try:
+    with threads_ahead(_READERS, "piaa-keys") as pool:
         submit(ahead + _READERS)
         while tasks:
             entry, task = tasks.popleft()
@@ -196,8 +196,6 @@ def _read_ahead(
             except ImageError as error:
                 known = error
             yield entry, known
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _look_at(source: ImageSource) -> _Known:

@@ -11,7 +11,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -29,6 +29,7 @@ from piaa.images import (
     open_image,
     read_bytes,
 )
+from piaa.images.ahead import threads_ahead
 from piaa.images.opening import describe_source, source_name
 from piaa.images.placement import Size
 from piaa.scale.cache import FeatureCache, picture_key
@@ -142,7 +143,6 @@ def _fetch_ahead(
     items: Iterator[ImageSource | _Broken],
 ) -> Iterator[tuple[ImageSource | None, Callable[[], Any]]]:
     """Each picture and what gives its bytes; None and what gives name and reason of what is broken."""
-    pool = ThreadPoolExecutor(_FETCHERS, thread_name_prefix="piaa-fetch")
     ahead: deque[tuple[ImageSource | None, Callable[[], Any]]] = deque()
 
     def submit(count: int) -> None:
@@ -153,13 +153,11 @@ def _fetch_ahead(
                 task: Future[bytes] = pool.submit(read_bytes, item)  # type: ignore[arg-type]
                 ahead.append((item, task.result))
 
-    try:
+    with threads_ahead(_FETCHERS, "piaa-fetch") as pool:
         submit(2 * _FETCHERS)
         while ahead:
             yield ahead.popleft()
             submit(1)
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _as_it_is(broken: _Broken) -> _Broken:
