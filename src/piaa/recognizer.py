@@ -302,8 +302,8 @@ class Recognizer:
 
     def retained(self, features: ImageFeatures, name: str) -> Tensor:
         """Which patches of images are in a class's bank: (B, M) bool."""
-        ids, n_cells = image_ids(features.cls), features.patches.shape[1]
-        return self._learning.retained.marks(self.classes.index(name), ids, n_cells)
+        retained, column = self._learning.retained, self.classes.index(name)
+        return retained.marks(column, image_ids(features.cls), features.patches.shape[1])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the recognizer as one file, whole or not at all."""
