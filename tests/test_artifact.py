@@ -96,39 +96,6 @@ class TestRoundTrip:
         assert torch.equal(loaded.scorer.thresholds, thresholds)
         assert [[n for n, _ in p.tags] for p in loaded.predict(pictures(3))] == labels[:3]
 
-    def test_a_file_from_before_company_was_learnt(self, path: Path) -> None:
-        whole, expected = load_artifact(path), Recognizer.load(path, ColorEncoder())
-        expected._learning.scorer = replace(expected.scorer, company=None)
-        company = {name for name in whole.tensors if name.startswith("company.")}
-        assert len(company) == 3
-        older = {name: value for name, value in whole.tensors.items() if name not in company}
-        save_artifact(path, Artifact(older, whole.header))
-        loaded = Recognizer.load(path, ColorEncoder())
-        assert loaded.scorer.company is None
-        assert torch.equal(scores(loaded), scores(expected))
-
-    def test_a_file_from_before_known_images_had_an_end(self, path: Path) -> None:
-        whole, expected = load_artifact(path), Recognizer.load(path, ColorEncoder())
-        assert expected.scorer.beyond is not None
-        expected._learning.scorer = replace(expected.scorer, beyond=None)
-        older = {name: t for name, t in whole.tensors.items() if not name.startswith("beyond.")}
-        assert len(older) == len(whole.tensors) - 3
-        save_artifact(path, Artifact(older, whole.header))
-        loaded = Recognizer.load(path, ColorEncoder())
-        assert loaded.scorer.beyond is None
-        assert torch.equal(scores(loaded), scores(expected))
-
-    @pytest.mark.parametrize("name", ["company.rival", "company.elimination"])
-    def test_a_file_from_when_there_were_more_rules(self, path: Path, name: str) -> None:
-        """Loaded if that rule had nothing to say, and else refused: scores would differ."""
-        whole, expected = load_artifact(path), Recognizer.load(path, ColorEncoder())
-        save_artifact(path, Artifact({**whole.tensors, name: torch.zeros(3)}, whole.header))
-        assert torch.equal(scores(Recognizer.load(path, ColorEncoder())), scores(expected))
-        said = torch.tensor([0.0, 2.0, 0.0])
-        save_artifact(path, Artifact({**whole.tensors, name: said}, whole.header))
-        with pytest.raises(ArtifactError, match=f"{name} is of a rule .* no longer has.*fit again"):
-            Recognizer.load(path, ColorEncoder())
-
     def test_a_loaded_one_does_not_learn_on(self, path: Path, fitted: Recognizer) -> None:
         loaded = Recognizer.load(path, ColorEncoder())
         with pytest.raises(InputError, match="Fit a new Recognizer on all images"):

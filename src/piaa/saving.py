@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 # Ids of images are hashes of 64 bits; the rest of a place is small.
 _BANK = {"bank.label": torch.int32, "bank.image": torch.int64, "bank.cell": torch.int32}
 _BROKEN = (InputError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
-# What classes said against each other by rules that have been given up.
-_GIVEN_UP = ("company.rival", "company.elimination")
 # No fit comes near it, and the product of two such numbers is still a float32.
 _LARGEST = 1e18
 _ROUNDED = 1e-4  # what a sum of shares may be above 1
@@ -112,9 +110,9 @@ def _reload(path: object, spec: Mapping[str, Any], source: str) -> Encoder:
 def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
     from piaa.recognizer import Recognizer
 
-    header, tensors = artifact.header, _without_given_up(artifact.tensors)
+    header, tensors = artifact.header, artifact.tensors
     classes = ClassList.from_dict(header["classes"])
-    others = tuple(header.get("others", ()))  # older files have none
+    others = tuple(header["others"])
     if not all(isinstance(name, str) for name in others):
         raise InputError("its other names are no list of names")
     report = None if header["report"] is None else FitReport.from_dict(header["report"])
@@ -138,6 +136,7 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
         places = {name: place.long() for name, place in _group(tensors, "bank").items()}
         retained = Retained(**places)
     groups, whole = (_group(tensors, prefix, encoder.device) for prefix in ("groups", "whole"))
+    beyond, company = (_group(tensors, prefix) for prefix in ("beyond", "company"))
     scorer = Scorer(
         text=recognizer.prototypes,
         config=recognizer.config,
@@ -148,9 +147,8 @@ def _restore(artifact: Artifact, encoder: Encoder) -> Recognizer:
         slope=_positive("slope", header["slope"]),
         groups=NamedGroups(**groups) if groups else None,
         whole=Classifier(**whole) if whole else None,
-        # Older files do not know where a class's known images end.
-        beyond=Beyond(**_group(tensors, "beyond")) if "beyond.level" in tensors else None,
-        company=Company(**_group(tensors, "company")) if "company.cost" in tensors else None,
+        beyond=Beyond(**beyond) if beyond else None,
+        company=Company(**company) if company else None,
         n_others=n_others,
     )
     recognizer._learning = Learning(classes, scorer, report=report, retained=retained)
@@ -165,17 +163,6 @@ def _group(
         for name, tensor in tensors.items()
         if name.startswith(f"{prefix}.")
     }
-
-
-def _without_given_up(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Without what rules that are no more have left; most files have zeros, which say nothing."""
-    for name in _GIVEN_UP:
-        if name in tensors and tensors[name].any():
-            raise InputError(
-                f"{name} is of a rule that this piaa no longer has, and without it scores would differ; "
-                "fit again"
-            )
-    return {name: tensor for name, tensor in tensors.items() if name not in _GIVEN_UP}
 
 
 def _positive(name: str, value: object) -> float:

@@ -52,7 +52,7 @@ def describe_model(path: Path) -> Description:
         report = None if header["report"] is None else FitReport.from_dict(header["report"])
         encoder, config = header["encoder"], Config.from_dict(header["config"])
         thresholds = artifact.tensors["thresholds"].tolist()
-        others = [str(name) for name in header.get("others", ())]  # older files have none
+        others = [str(name) for name in header["others"]]
         competing = len(artifact.tensors["text"]) > len(classes)
         source, template = header["source"], header["template"]
         shape = " x ".join(map(str, encoder["preprocessing"]["image_size"]))

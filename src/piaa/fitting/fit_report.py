@@ -104,7 +104,7 @@ class FitReport:
     def from_dict(values: Mapping[str, Any]) -> FitReport:
         try:
             rows = tuple(_checked(ClassReport(**row)) for row in values["classes"])
-            unnamed = values.get("unnamed")  # older files do not know it
+            unnamed = values["unnamed"]
             if unnamed is not None and not 0 <= unnamed <= 1:
                 raise ValueError(f"unnamed is {unnamed!r}")
             return FitReport(int(values["n_images"]), rows, unnamed)
