@@ -20,6 +20,7 @@ SURE = ClassReport(
     learned_weight=0.6,
     prevalence=0.1,
     threshold=-0.5,
+    group=0.0,
 )
 
 

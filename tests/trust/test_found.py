@@ -92,11 +92,16 @@ def test_a_report_of_other_types(field: str, value: object) -> None:
     row = {
         "name": "cat", "bank": 1, "images": 1, "kept": 1, "moved": 0, "text_fallback": False,
         "evidence": 0.5, "presence": 0.5, "learned_weight": 0.5, "prevalence": 0.1, "threshold": 0,
+        "group": 0,
     }  # fmt: skip
-    values = {"n_images": 3, "classes": [row]}
+    values = {"n_images": 3, "classes": [row], "unnamed": None}
     assert "cat" in str(FitReport.from_dict(values))
-    (values if field == "n_images" else row)[field] = value  # type: ignore[index]
+    of_field = values if field == "n_images" else row
+    of_field[field] = value  # type: ignore[index]
     with pytest.raises(InputError, match="no saved fit report"):
+        FitReport.from_dict(values)
+    del of_field[field]
+    with pytest.raises(InputError, match=f"no saved fit report.*{field}"):
         FitReport.from_dict(values)
 
 

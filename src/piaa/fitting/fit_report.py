@@ -49,7 +49,7 @@ class ClassReport:
     learned_weight: float
     prevalence: float
     threshold: float
-    group: float = 0.0
+    group: float
 
     @property
     def warning(self) -> str:
