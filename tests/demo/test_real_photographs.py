@@ -12,7 +12,7 @@ import piaa
 from piaa.cli import app
 from piaa.demo.photographs import find_photographs
 from piaa.encoders.base import Encoder
-from piaa.errors import PiaaError, WeightsUnavailableError
+from piaa.errors import PiaaError
 
 # Tags or best guesses of the photographs, and (top, left, bottom, right) of the things as shares.
 EXPECTED = {
@@ -24,14 +24,6 @@ EXPECTED = {
     "astronaut": ("helmet", (0.6, 0.5, 1, 1)),
     "china": ("palace", (0.05, 0.05, 0.9, 0.6)),
 }
-
-
-@pytest.fixture(scope="module")
-def lite() -> Encoder:
-    try:
-        return piaa.load_encoder("lite")
-    except WeightsUnavailableError as error:
-        pytest.skip(f"needs real weights: {error}")
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,7 @@ from servers import TOKEN, Served, running
 
 from browsing import Browser
 from piaa import Recognizer
-from piaa.encoders.lite.sources import LITE_ENCODERS, MINILM
-from piaa.encoders.package_index import cache_folder
+from piaa.encoders.base import Encoder
 from piaa.serve.limits import Limits
 
 if TYPE_CHECKING:
@@ -101,24 +100,16 @@ def test_a_service_with_a_token_asks_for_it(browser: Browser, guarded: Served) -
         expect(photo(page, "red.jpg").locator("canvas")).to_be_visible()
 
 
-LITE_FILES = [MINILM.cached_name, LITE_ENCODERS["lite"].source.cached_name]
-
-
-@pytest.mark.skipif(
-    not all((cache_folder() / name).exists() for name in LITE_FILES),
-    reason="the embedded encoder's weights are not in the cache (piaa weights fetch lite)",
-)
-def test_real_photographs_with_the_embedded_encoder(browser: Browser, tmp_path: Path) -> None:
+def test_real_photographs_with_the_embedded_encoder(
+    lite: Encoder, browser: Browser, tmp_path: Path
+) -> None:
     from PIL import Image
     from sklearn.datasets import load_sample_images
-
-    import piaa
 
     samples = load_sample_images()
     for name, pixels in zip(("china", "flower"), samples.images, strict=True):
         Image.fromarray(pixels).save(tmp_path / f"{name}.jpg")
-    encoder = piaa.load_encoder("lite")
-    recognizer = Recognizer(encoder, ["flower", "palace", "dog", "car", "fish"])
+    recognizer = Recognizer(lite, ["flower", "palace", "dog", "car", "fish"])
     with running(recognizer, Limits(decoders=1)) as real, opened(browser, real) as page:
         page.set_input_files("#files", [tmp_path / "china.jpg", tmp_path / "flower.jpg"])
         best = photo(page, "flower.jpg").locator(".tag .label").first

@@ -11,8 +11,8 @@ import torch
 from lite_samples import TINY_REPEATS, tiny_state
 
 from piaa.encoders.lite.encoder import LiteEncoder
-from piaa.encoders.lite.loading import MEAN, STD, _assemble, load_lite
-from piaa.encoders.lite.sources import LITE_ENCODERS, MINILM, LiteEntry
+from piaa.encoders.lite.loading import MEAN, STD, _assemble
+from piaa.encoders.lite.sources import LiteEntry
 from piaa.encoders.package_index import PackageSource, PackageWeights, read_package
 from piaa.errors import WeightsUnavailableError
 from piaa.images import Preprocessing
@@ -45,11 +45,3 @@ def real_weights() -> Callable[[PackageSource], PackageWeights]:
             pytest.skip(f"needs real weights: {error}")
 
     return get
-
-
-@pytest.fixture(scope="session")
-def lite(real_weights: Callable[[PackageSource], PackageWeights]) -> LiteEncoder:
-    """The real encoder with its words."""
-    real_weights(LITE_ENCODERS["lite"].source)
-    real_weights(MINILM)
-    return load_lite("lite")
