@@ -124,9 +124,8 @@ def kinds(classes: list[int], texts: list[float]) -> Iterator[tuple[int, float, 
             yield n_classes, text, labels
 
 
-def below(rows: list[Sequence[float]], column: int) -> str:
-    gaps = [row[0] - row[column] for row in rows]
-    return f"{sum(gap < -NOTHING for gap in gaps):4} {min(0.0, *gaps):6.1f}"
+def below(rows: list[Sequence[float]], column: int, ours: int = 0) -> str:
+    return count_falls([row[column] - row[ours] for row in rows], NOTHING)
 
 
 def main() -> None:
@@ -218,8 +217,8 @@ def deepest_fall(curve: Sequence[float]) -> float:
     return max(max(curve[:i]) - curve[i] for i in range(1, len(curve)))
 
 
-def count_falls(falls: list[float]) -> str:
-    return f"{sum(fall > 0.5 for fall in falls):4} {max(0.0, *falls):6.1f}"
+def count_falls(falls: list[float], more_than: float = 0.5) -> str:
+    return f"{sum(fall > more_than for fall in falls):4} {max(0.0, *falls):6.1f}"
 
 
 def table_row(name: str, rows: list[Sequence[float]]) -> str:

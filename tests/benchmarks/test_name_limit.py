@@ -71,3 +71,17 @@ def test_more_classes_than_can_be_gone_through() -> None:
     )
     assert done.returncode == 2
     assert "20 at most, not 21" in done.stderr
+
+
+def test_beside_the_default_in_the_same_worlds() -> None:
+    from name_limit import beside, beside_row, limit
+    from synthetic import FIT
+
+    rows = beside(1, 5, 0.45, (1, 3))
+    assert [rule for _, rule, _, _ in rows] == limit(1, 5, 0.45, (1, 3), [FIT])[:1] * 3
+    for auto, rule, text, preset in rows:
+        assert auto > text - 0.5
+        assert auto > preset - 0.5
+        assert rule > 99
+    row = beside_row("name", [(90.0, 95.0, 92.0, 94.0), (91.0, 92.9, 80.0, 93.0)])
+    assert " ".join(row.split()) == "name 2 90.5 94.0 86.0 93.5 1 2.0 0 0.0 2 4.0 0 0.1"
