@@ -7,7 +7,8 @@
 It is told what no recognizer is: which patches are of one class, how the worlds of tests/worlds.py are made,
 and what every test image holds. Only names it has to find out by the texts: from the patches of so many
 images it has the mean of each class, goes through all orders of names by how likely they are, and ranks the
-test images of a name by how likely they hold its class. On average over such worlds no rule does better.
+test images of a name by how likely they hold its class, and by chance where that is equal. On average over
+such worlds no rule does better.
 
 A row is of one kind: mAP from so many images and from endlessly many ("all"), means of the worlds; then how
 many worlds are at any of these more than 0.5 below where they were with fewer images, and by how much the
@@ -29,12 +30,14 @@ from statistics import fmean
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from synthetic import FIT, GLOBALS, TEST, below, count_falls, deepest_fall, kinds, measure, percent
 from worlds import class_places, varied_world
 
 from machine import describe
 
+TIES = 5  # orders of equal scores
 MOST_CLASSES = 20  # beyond, the sets of classes are too many to go through
 DIM, N_PATCHES, PATCH_NOISE = 64, 36, 0.55  # of the worlds, as tests/worlds.py draws them
 
@@ -121,7 +124,19 @@ def limit(
     orders = (
         name_odds(nats_of(prototypes, *means_and_counts, text=text)) for means_and_counts in seen
     )
-    return [percent(test.double() @ torch.from_numpy(odds.T), test) for odds in orders]
+    return [
+        ranked_by_chance(test.double() @ torch.from_numpy(odds.T), test, rng) for odds in orders
+    ]
+
+
+def ranked_by_chance(scores: Tensor, test: Tensor, rng: np.random.RandomState) -> float:
+    """mAP in per cent, (n, C) each, with equal scores in any order.
+
+    As one level they would have the precision at its end all along: half of the second best of two classes
+    that have each other's name, where images that differ by a hair have a third.
+    """
+    chance = (torch.from_numpy(1e-12 * rng.uniform(size=scores.shape)) for _ in range(TIES))
+    return fmean(percent(scores + hair, test) for hair in chance)
 
 
 def beside(

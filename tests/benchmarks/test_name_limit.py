@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -85,3 +86,16 @@ def test_beside_the_default_in_the_same_worlds() -> None:
         assert rule > 99
     row = beside_row("name", [(90.0, 95.0, 92.0, 94.0), (91.0, 92.9, 80.0, 93.0)])
     assert " ".join(row.split()) == "name 2 90.5 94.0 86.0 93.5 1 2.0 0 0.0 2 4.0 0 0.1"
+
+
+def test_equal_scores_are_no_level_of_their_own() -> None:
+    """Fifty images of another class come first: of those that follow the best has one in 51, and so on."""
+    from name_limit import ranked_by_chance
+    from synthetic import percent
+
+    holds = torch.tensor([0, 1, 0])[:, None].repeat_interleave(50, 0)
+    scores = torch.tensor([1.0, 0.5, 0.0], dtype=torch.float64)[:, None].repeat_interleave(50, 0)
+    k = np.arange(1, 51)
+    expected = 100 * (k / (50 + k)).mean()
+    assert ranked_by_chance(scores, holds, np.random.RandomState(0)) == pytest.approx(expected)
+    assert percent(scores, holds) == pytest.approx(50)
