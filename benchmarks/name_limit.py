@@ -7,13 +7,13 @@
 It is told what no recognizer is: which patches are of one class, how the worlds of tests/worlds.py are made,
 and what every test image holds. Only names it has to find out by the texts: from the patches of so many
 images it has the mean of each class, goes through all orders of names by how likely they are, and ranks the
-test images of a name by how likely they hold its class, and by chance where that is equal. On average over
-such worlds no rule does better.
+test images of a name by how likely they hold its class, and by chance where that is equal. No rule is known
+that does better on average over such worlds.
 
 A row is of one kind: mAP from so many images and from endlessly many ("all"), means of the worlds; then how
 many worlds are at any of these more than 0.5 below where they were with fewer images, and by how much the
-worst is. What this rule does not reach nobody can ask of a recognizer, nor that it dips less. At most 20
-classes.
+worst is. More than this rule reaches is hardly to be asked of a recognizer, nor that it dips less. At most
+20 classes.
 With --beside the default learns from 300 images of the same worlds, with a strong, a weak and a useless
 global vector each: mAP of the default ("auto"), of this rule, of the better text-only branch and of the best
 preset in each world, all of them means; then how many worlds each of the two ends more than 0.15 below that

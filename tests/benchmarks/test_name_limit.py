@@ -99,3 +99,12 @@ def test_equal_scores_are_no_level_of_their_own() -> None:
     expected = 100 * (k / (50 + k)).mean()
     assert ranked_by_chance(scores, holds, np.random.RandomState(0)) == pytest.approx(expected)
     assert percent(scores, holds) == pytest.approx(50)
+
+
+def test_equal_scores_come_in_no_order() -> None:
+    """By their places in the list it would be 100."""
+    from name_limit import ranked_by_chance
+
+    holds = torch.tensor([1, 0])[:, None].repeat_interleave(500, 0)
+    found = ranked_by_chance(torch.zeros(1000, 1).double(), holds, np.random.RandomState(0))
+    assert found == pytest.approx(50, abs=5)
