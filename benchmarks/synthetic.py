@@ -75,6 +75,13 @@ def fit(world: World, n_fit: int) -> Fitted:
     return gathered.finish()
 
 
+def published(world: World, seen: ImageFeatures, preset: str) -> Tensor:
+    """Scores (n, C) of images by the published constants and steps."""
+    config = Config.reference(preset)
+    learned = pvcl.learn([world.patches[:FIT]], world.text, config)
+    return paa.aggregate(seen.patches, seen.cls, world.text, learned, config).fused
+
+
 def measure(world: World) -> tuple[float, float, float]:
     """mAP in per cent of the default, of the better text-only branch, and of the best preset."""
     seen, labels = features(world, slice(FIT, None)), world.labels[FIT:]
@@ -83,13 +90,9 @@ def measure(world: World) -> tuple[float, float, float]:
         text_branch(seen.patches, world.text, scorer.scales.text),
         cls_branch(seen.cls, world.text, scorer.scales.cls),
     )
-    published = []
-    for config in map(Config.reference, PRESETS):
-        learned = pvcl.learn([world.patches[:FIT]], world.text, config)
-        scores = paa.aggregate(seen.patches, seen.cls, world.text, learned, config).fused
-        published.append(percent(scores, labels))
+    by_preset = (percent(published(world, seen, preset), labels) for preset in PRESETS)
     by_text = max(percent(branch, labels) for branch in branches)
-    return percent(scorer.evidence(seen), labels), by_text, max(published)
+    return percent(scorer.evidence(seen), labels), by_text, max(by_preset)
 
 
 def measure_curve(world: World, sizes: Sequence[int]) -> list[float]:
